@@ -1,0 +1,142 @@
+"""Pictures as people have them, of any size and kind, made into square uint8 tensors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from semifl.data.progress import Progress
+from semifl.errors import UserError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"})
+BLOCK = 64  # pictures per task of a decoding thread
+
+ORIENTATION = 0x0112  # the EXIF tag, and what undoes each of its values
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class UnreadableError(UserError):
+    """A file that is no picture, or not a whole one."""
+
+
+def decode(source: Path | BinaryIO, size: int, channels: int | None = None) -> Tensor:
+    """The picture upright, its shorter side resized to `size`, cropped to the centre: uint8 [channels, size, size].
+
+    Without `channels` a picture gets one channel if it is grey and three otherwise, however the file stores it.
+    What is transparent becomes white; of an animation the first frame is taken.
+    """
+    try:
+        with Image.open(source, formats=FORMATS) as picture:
+            picture.draft(None, (2 * size, 2 * size))  # a big JPEG need not be decoded in full
+            picture.load()
+            square = _square(_plain(_upright(picture), grey=channels == 1), size)
+    except Exception as error:  # Pillow's decoders fail in many ways, and so do permissions and decompression bombs
+        name = source if isinstance(source, Path) else getattr(source, "name", "the file")
+        raise UnreadableError(f"{name} cannot be read as a picture ({_reason(error)})") from error
+    pixels = np.atleast_3d(np.asarray(square))
+    if channels == 3 and pixels.shape[2] == 1:
+        pixels = pixels.repeat(3, axis=2)
+    elif channels is None and (pixels == pixels[:, :, :1]).all():
+        pixels = pixels[:, :, :1]
+    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
+
+
+class Decoded(NamedTuple):
+    """Many pictures, and the positions of those that could not be read and were left out."""
+
+    images: Tensor  # uint8 [n, channels, size, size]
+    skipped: tuple[int, ...]
+
+
+def decode_all(
+    paths: Sequence[Path], size: int, channels: int | None, *, skip: bool, progress: Progress | None = None
+) -> Decoded:
+    """Decode in parallel, in order; without `channels` there is one if every picture is grey, and three otherwise.
+
+    The first unreadable picture stops everything unless they are to be skipped.
+    """
+    images = torch.zeros(len(paths), channels or 3, size, size, dtype=torch.uint8)
+
+    def decode_block(start: int) -> tuple[bool, dict[int, UnreadableError]]:
+        coloured, failures = False, {}
+        for position in range(start, min(start + BLOCK, len(paths))):
+            try:
+                picture = decode(paths[position], size, channels)
+            except UnreadableError as error:
+                failures[position] = error
+            else:
+                coloured |= len(picture) == 3
+                images[position] = picture  # a single channel fills all three
+        return coloured, failures
+
+    coloured, skipped = channels is not None, []
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        blocks = [pool.submit(decode_block, start) for start in range(0, len(paths), BLOCK)]
+        for done, block in enumerate(blocks, start=1):
+            in_colour, failures = block.result()
+            if failures and not skip:
+                raise next(iter(failures.values()))
+            coloured |= in_colour
+            skipped += list(failures)
+            if progress:
+                progress(min(done * BLOCK, len(paths)), len(paths))
+    finally:  # also when a person loses patience: nobody waits for pictures that nobody wants
+        pool.shutdown(cancel_futures=True)
+    if skipped:
+        images = images[[position for position in range(len(paths)) if position not in set(skipped)]]
+    return Decoded(images if coloured else images[:, :1].clone(), tuple(skipped))
+
+
+def _upright(picture: Image.Image) -> Image.Image:
+    """Undo what the camera's orientation tag says."""
+    try:
+        turn = UPRIGHT.get(picture.getexif().get(ORIENTATION, 1))
+    except Exception:  # a damaged tag says nothing about the pixels
+        turn = None
+    return picture if turn is None else picture.transpose(turn)
+
+
+def _plain(picture: Image.Image, *, grey: bool) -> Image.Image:
+    """Eight bits, grey or RGB, nothing transparent."""
+    if picture.mode.startswith("I"):  # 16-bit grey, also where Pillow keeps it in 32 bits
+        full_scale = np.asarray(picture).clip(0, 65535) / 257
+        picture = Image.fromarray(np.rint(full_scale).astype(np.uint8))
+    elif picture.mode == "F":
+        raise ValueError("its pixels are floating-point numbers without a scale")
+    elif picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture.convert("L" if grey or picture.mode in ("1", "L") else "RGB")
+
+
+def _square(picture: Image.Image, size: int) -> Image.Image:
+    width, height = picture.size
+    side = min(width, height)
+    left, top = (width - side) // 2, (height - side) // 2
+    return picture.resize((size, size), Image.Resampling.LANCZOS, box=(left, top, left + side, top + side))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, UnidentifiedImageError):
+        return "its content is not that of a PNG, JPEG, WEBP, GIF, BMP or TIFF file"
+    return str(error) or type(error).__name__

@@ -1,0 +1,90 @@
+"""Checkpoints: the State after a round in one file, atomic, with a checksum; the last two are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from semifl.durable import replace_file
+from semifl.errors import UserError
+from semifl.learning import trees
+from semifl.learning.batchnorm import Moments
+from semifl.learning.weights import Snapshot
+
+FORMAT = 1
+KEPT = 2
+
+
+class Saved(NamedTuple):
+    round: int
+    state: Any
+
+
+class Checkpoints:
+    """The checkpoint files of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, round: int, state: Any) -> None:
+        tensors: list[Tensor] = []
+        skeleton = json.dumps(trees.flatten(state, tensors))
+        # Clones, because tensors that are views of one vector must be separate in the file.
+        named = {str(number): tensor.detach().cpu().clone() for number, tensor in enumerate(tensors)}
+        metadata = {
+            "format": str(FORMAT),
+            "round": str(round),
+            "skeleton": skeleton,
+            "checksum": _checksum(skeleton, list(named.values())),
+        }
+        replace_file(self._path(round), lambda part: save_file(named, part, metadata))
+        for old in self.rounds()[:-KEPT]:
+            self._path(old).unlink(missing_ok=True)
+
+    def rounds(self) -> list[int]:
+        return sorted(int(path.stem) for path in self.folder.glob("[0-9]*.safetensors"))
+
+    def load(self, state_type: type, warn: Any) -> Saved | None:
+        """The newest sound checkpoint; a damaged one is passed over with a warning."""
+        problems = []
+        for round in reversed(self.rounds()):
+            try:
+                return self._read(self._path(round), state_type)
+            except (OSError, SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
+                problems.append(f"{self._path(round).name} is damaged ({error})")
+                warn(f"checkpoint {problems[-1]}: falling back to the one before")
+        if problems:
+            raise UserError(f"no checkpoint in {self.folder} can be read: {'; '.join(problems)}")
+        return None
+
+    def _read(self, path: Path, state_type: type) -> Saved:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != str(FORMAT):
+                raise UserError(
+                    f"{path} has format {metadata.get('format')}, this version reads {FORMAT}: use the version that wrote it"
+                )
+            names = sorted(file.keys(), key=int)
+            tensors = [file.get_tensor(name) for name in names]
+        if metadata["checksum"] != _checksum(metadata["skeleton"], tensors):
+            raise ValueError("its checksum does not match")
+        named: dict[str, type] = {each.__name__: each for each in (state_type, Moments, Snapshot)}
+        state = trees.rebuild(json.loads(metadata["skeleton"]), tensors, named)
+        return Saved(int(metadata["round"]), state)
+
+    def _path(self, round: int) -> Path:
+        return self.folder / f"{round:06d}.safetensors"
+
+
+def _checksum(skeleton: str, tensors: list[Tensor]) -> str:
+    digest = hashlib.sha256(skeleton.encode())
+    for tensor in tensors:
+        digest.update(tensor.view(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -1,0 +1,259 @@
+"""The configuration of an experiment: frozen dataclasses are the schema, TOML comes in and goes out, strictly.
+
+A section with a `name` (data, data.partition, model, method) takes the other keys of the class that the name stands for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from semifl import registry
+from semifl.data.dataset import Source
+from semifl.data.partition import PARTITIONS, Partition
+from semifl.errors import UserError
+from semifl.experiments.toml import Table
+from semifl.federation.world import Method
+from semifl.registry import did_you_mean
+
+T = TypeVar("T")
+DATASETS, MODELS, METHODS = "semifl.data.datasets", "semifl.models", "semifl.methods"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When to end before the last round; 0 means never."""
+
+    minutes: float = 0.0
+    patience: int = 0  # rounds without a better accuracy on the validation part
+
+    def __post_init__(self) -> None:
+        if self.minutes < 0 or self.patience < 0:
+            raise ValueError("minutes and patience must not be negative")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Who is labeled and who holds what; None leaves it to the data, which may come split."""
+
+    labeled: int | None = None
+    clients: int | None = None
+    validation: float = 0.0  # share of the labels held out to choose a model
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation < 1:
+            raise ValueError(f"validation must lie between 0 and 1, not {self.validation}")
+        if self.clients is not None and self.clients < 1:
+            raise ValueError(f"clients must be at least 1, not {self.clients}")
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Weights to begin with: a .safetensors file that fits the model, or with `partial` the part of it that does."""
+
+    weights: str = ""
+    partial: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """The keys outside all sections."""
+
+    seed: int = 0
+    rounds: int = 800
+    threads: int = 2  # of the server's own training; part of the result's bits, so never derived from --workers
+    labels_only: bool = True  # also train the same model without clients, to see what they bring
+
+    def __post_init__(self) -> None:
+        for name, least in (("seed", 0), ("rounds", 1), ("threads", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Chosen(Generic[T]):
+    """A thing and the name it was chosen by."""
+
+    name: str
+    thing: T
+
+
+@dataclass(frozen=True)
+class Config:
+    run: Run
+    stop: Stop
+    split: Split
+    data: Chosen[Source]
+    partition: Chosen[Partition] | None
+    model: Chosen[Callable[..., Any]]
+    warm_start: WarmStart
+    method: Chosen[Method]
+    model_keys: Table = field(default_factory=dict)  # the keys of a user's own model factory
+
+    def table(self) -> Table:
+        """As nested tables with every value written out, ready for TOML."""
+        data = {"name": self.data.name, **_leaves(self.data.thing), **_leaves(self.split)}
+        if self.partition:
+            data["partition"] = {"name": self.partition.name, **_leaves(self.partition.thing)}
+        model = {"name": self.model.name, **self.model_keys, **_leaves(self.warm_start)}
+        return {
+            **_leaves(self.run),
+            "stop": _leaves(self.stop),
+            "data": data,
+            "model": model,
+            "method": {"name": self.method.name, **_leaves(self.method.thing)},
+        }
+
+
+def read(path: Path) -> Table:
+    """The raw tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not a text file in UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from error
+
+
+def override(table: Table, settings: Sequence[str]) -> Table:
+    """A copy with `--set section.key=value` applied; a value that is not TOML is taken as a string."""
+    result = _copy(table)
+    for setting in settings:
+        dotted, equals, text = setting.partition("=")
+        keys = dotted.strip().split(".")
+        if not equals or not all(keys):
+            raise UserError(f"--set {setting!r} is not of the form section.key=value")
+        inner = result
+        for key in keys[:-1]:
+            inner = inner.setdefault(key, {})
+            if not isinstance(inner, dict):
+                raise UserError(f"--set {setting!r}: {key!r} is a value, not a section")
+        inner[keys[-1]] = _value(text.strip())
+    return result
+
+
+def decode(table: Table) -> Config:
+    """Check every key and type, fill in the defaults."""
+    table = _copy(table)
+    sections = {name: table.pop(name, {}) for name in ("stop", "data", "model", "method")}
+    for name, section in sections.items():
+        if not isinstance(section, dict):
+            raise UserError(f"{name} must be a section, [{name}], not a value")
+    _refuse_unknown(table, [*_names(Run), *sections], "")
+    data, model, method = sections["data"], sections["model"], sections["method"]
+    partition = data.pop("partition", None)
+    split = _build(Split, _take(data, _names(Split)), "data")
+    warm_start = _build(WarmStart, _take(model, _names(WarmStart)), "model")
+    chosen_model, model_keys = _choose_model(model)
+    config = Config(
+        run=_build(Run, table, ""),
+        stop=_build(Stop, sections["stop"], "stop"),
+        split=split,
+        data=_choose(DATASETS, data, "data", "digits", known=[*_names(Split), "partition"]),
+        partition=None if partition is None else _choose_partition(partition),
+        model=chosen_model,
+        warm_start=warm_start,
+        method=_choose(METHODS, method, "method", "semifl"),
+        model_keys=model_keys,
+    )
+    if config.stop.patience and not config.split.validation:
+        raise UserError("stop.patience needs data.validation: a part of the labels to tell whether the model still improves")
+    return config
+
+
+def _choose(package: str, section: Table, where: str, default: str, known: Sequence[str] = ()) -> Chosen[Any]:
+    name = section.pop("name", default)
+    cls = registry.find(package, _text(name, f"{where}.name"), f"{where}.name")
+    return Chosen(name, _build(cls, section, where, known))
+
+
+def _choose_partition(section: Any) -> Chosen[Partition]:
+    if not isinstance(section, dict):
+        raise UserError("data.partition must be a section, [data.partition], not a value")
+    name = _text(section.pop("name", "iid"), "data.partition.name")
+    if name not in PARTITIONS:
+        raise UserError(
+            f"data.partition.name = {name!r} is not one of {', '.join(PARTITIONS)}{did_you_mean(name, PARTITIONS)}"
+        )
+    return Chosen(name, _build(PARTITIONS[name], section, "data.partition"))
+
+
+def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
+    """A model of ours is a dataclass with `build`; a user's own may be any function that returns a module."""
+    name = section.pop("name", "wide_resnet")
+    factory = registry.find(MODELS, _text(name, "model.name"), "model.name")
+    if dataclasses.is_dataclass(factory):
+        spec: Any = _build(factory, section, "model", _names(WarmStart))  # type: ignore[arg-type]
+        return Chosen(name, spec.build), _leaves(spec)
+    if not callable(factory):
+        raise UserError(f"model.name = {name!r} is not a function or class that builds a model")
+    parameters = inspect.signature(factory).parameters
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        _refuse_unknown(section, [*parameters, *_names(WarmStart)], "model")
+    return Chosen(name, factory), section
+
+
+def _build(cls: type[T], section: Table, where: str, known: Sequence[str] = ()) -> T:
+    """An instance of a dataclass from a table: unknown keys, wrong types and bad values are one sentence each."""
+    _refuse_unknown(section, [*_names(cls), *known], where)
+    types = get_type_hints(cls)
+    values = {key: _check(types[key], value, f"{where}.{key}" if where else key) for key, value in section.items()}
+    try:
+        return cls(**values)
+    except ValueError as error:  # from __post_init__, which names the field itself
+        raise UserError(f"{where}.{error}" if where else str(error)) from error
+
+
+def _check(wanted: Any, value: Any, dotted: str) -> Any:
+    plain = tuple(value) if isinstance(value, list) else value
+    try:
+        return TypeAdapter(wanted).validate_python(plain, strict=True)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].replace("Input should be", "it should be")
+        raise UserError(f"{dotted} = {value!r} is not right: {message}") from error
+
+
+def _refuse_unknown(section: Table, known: Sequence[str], where: str) -> None:
+    for key in section:
+        if key not in known:
+            dotted = f"{where}.{key}" if where else key
+            hint = did_you_mean(key, known) or f"; known are {', '.join(known)}"
+            raise UserError(f"unknown key {dotted}{hint}")
+
+
+def _names(cls: type) -> list[str]:
+    return [each.name for each in dataclasses.fields(cls)]
+
+
+def _leaves(thing: Any) -> Table:
+    return {key: value for key, value in dataclasses.asdict(thing).items() if value is not None}
+
+
+def _take(section: Table, keys: Sequence[str]) -> Table:
+    return {key: section.pop(key) for key in keys if key in section}
+
+
+def _text(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{key} = {value!r} is not right: it must be a string")
+    return value
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _copy(table: Table) -> Table:
+    return {key: _copy(value) if isinstance(value, dict) else value for key, value in table.items()}

@@ -1,0 +1,81 @@
+"""A trained model as one .safetensors file that says by itself what it is: classes, picture size, normalisation, architecture."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from semifl.data.dataset import Facts
+from semifl.durable import replace_file
+from semifl.errors import UserError
+from semifl.experiments.build import World, build_model
+from semifl.experiments.config import WarmStart, decode
+from semifl.learning import batchnorm
+from semifl.learning.network import Network
+from semifl.learning.weights import Snapshot
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model ready for inference and what is known of it."""
+
+    network: Network
+    facts: Facts
+    about: dict[str, Any]
+
+
+def save_model(path: Path, world: World, network: Network, model: Snapshot, about: dict[str, Any]) -> None:
+    """Write weights and statistics under the module's own names, and the rest as metadata."""
+    network.load_snapshot(model)
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in network.module.state_dict().items()}
+    table = world.config.table()["model"]
+    description = {
+        "format": FORMAT,
+        "facts": asdict(world.data.facts),
+        "model": {key: value for key, value in table.items() if key not in asdict(WarmStart())},
+        **about,
+    }
+    metadata = {"semifl": json.dumps(description)}
+    replace_file(path, lambda part: save_file(tensors, part, metadata))
+
+
+def load_model(path: Path, device: str = "cpu") -> TrainedModel:
+    """Build the model from the file alone; refuses files that do not describe themselves."""
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads((file.metadata() or {})["semifl"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+    except FileNotFoundError as error:
+        raise UserError(f"there is no model file {path}") from error
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise UserError(f"{path} is not a model written by semifl") from error
+    if about["format"] != FORMAT:
+        raise UserError(f"{path} has format {about['format']}, this version reads {FORMAT}: use the version that wrote it")
+    raw = about["facts"]
+    facts = Facts(**{key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()})
+    config = decode({"model": about["model"]})
+    module = build_model(config.model.thing, config.model_keys, facts, 0, WarmStart())
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not fit the model it describes") from error
+    network = Network(module, device)
+    network.module.eval()
+    return TrainedModel(network, facts, about)
+
+
+def snapshot_of(network: Network) -> Snapshot:
+    """A loaded model as it travels."""
+    stats = {
+        name: batchnorm.Moments(2, torch.as_tensor(layer.running_mean).double(), torch.as_tensor(layer.running_var).double())
+        for name, layer in batchnorm.layers(network.module).items()
+    }
+    return Snapshot(network.weights(), stats)

@@ -1,0 +1,206 @@
+"""The run directory: what is written while a run goes on, and how it is read again."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from semifl.durable import replace_text
+from semifl.errors import UserError
+from semifl.experiments import toml
+from semifl.experiments.config import Config, decode, read
+from semifl.federation.tally import Tally
+from semifl.federation.world import Round
+
+Record = dict[str, Any]
+
+
+class RunDirectory:
+    """The files of one run, by the names of the design."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoint"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.safetensors"
+
+    def create(self, config: Config) -> None:
+        if (self.path / "config.toml").exists():
+            raise UserError(f"{self.path} already holds a run: continue it with 'semifl resume {self.path}' or choose another --out")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            replace_text(self.path / "environment.json", json.dumps(environment(), indent=1) + "\n")
+            self.write_config(config)
+        except OSError as error:
+            raise UserError(f"cannot write the run directory {self.path}: {error.strerror}") from error
+
+    def write_config(self, config: Config) -> None:
+        replace_text(self.path / "config.toml", toml.dumps(config.table()))
+
+    def config(self) -> Config:
+        if not (self.path / "config.toml").is_file():
+            raise UserError(f"{self.path} is not a run directory: it has no config.toml")
+        return decode(read(self.path / "config.toml"))
+
+    def rounds(self) -> list[Record]:
+        return _read_lines(self.path / "rounds.jsonl")
+
+    def keep_rounds(self, last: int) -> None:
+        """Drop lines of rounds that the checkpoint does not know: they will be run, and written, again."""
+        kept = [record for record in self.rounds() if record["round"] <= last]
+        replace_text(self.path / "rounds.jsonl", "".join(json.dumps(record) + "\n" for record in kept))
+
+    def add_round(self, record: Record) -> None:
+        _append(self.path / "rounds.jsonl", record)
+
+    def add_event(self, kind: str, **facts: Any) -> None:
+        _append(self.path / "events.jsonl", {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "event": kind, **facts})
+
+    def result(self) -> Record | None:
+        path = self.path / "result.json"
+        return json.loads(path.read_text()) if path.is_file() else None
+
+    def write_result(self, result: Record) -> None:
+        replace_text(self.path / "result.json", json.dumps(result, indent=1) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Refuse a second process that would write here."""
+        try:
+            handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise UserError(f"cannot write the run directory {self.path}: {error.strerror}") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            raise UserError(f"{self.path} is in use by another run") from error
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+
+def round_record(t: Round, tally: Tally, update_norm: float, digest: str) -> Record:
+    """One line of rounds.jsonl. Everything but `seconds` is part of the promise that the same seed gives the same bits."""
+    replies = tally.replies
+    outcomes = {
+        name: [reply.client for reply in replies if reply.outcome == name]
+        for name in ("abstained", "failed", "late", "rejected")
+    }
+    score, validation = tally.score, tally.validation
+    return {
+        "round": t.index,
+        "lr": tally.lr,
+        "accuracy": score.accuracy if score else None,
+        "balanced_accuracy": score.balanced_accuracy if score else None,
+        "loss": _finite(score.loss) if score else None,
+        **({"validation_accuracy": validation.accuracy} if validation else {}),
+        "server_loss": _finite(tally.server_facts.get("loss")),
+        "client_loss": _finite(_mean_fact(tally, "loss")),
+        "cohort": [reply.client for reply in replies],
+        **outcomes,
+        **_signals(tally),
+        "update_norm": _finite(update_norm),
+        "alerts": [],
+        "digest": digest,
+        "bytes_up": tally.bytes_up,
+        "bytes_down": tally.bytes_down,
+        "seconds": {name: round(seconds, 4) for name, seconds in tally.seconds.items()},
+    }
+
+
+def _signals(tally: Tally) -> Record:
+    """The paper's three curves (the two accuracies need the oracle) and the label-free signals beside them."""
+    facts = [reply.facts for reply in tally.replies if reply.facts]
+
+    def total(name: str) -> float:
+        return sum(fact.get(name, 0) for fact in facts)
+
+    histogram = [sum(counts) for counts in zip(*(fact["classes"] for fact in facts), strict=True)] if facts else []
+    return {
+        "label_ratio": _ratio(total("confident"), total("images")),
+        "mean_confidence": _ratio(total("confidence"), total("images")),
+        "pseudo_accuracy": _ratio(100 * total("right"), total("known")),
+        "confident_accuracy": _ratio(100 * total("right_confident"), total("known_confident")),
+        "agreement": _mean_fact(tally, "agreement"),
+        "class_histogram": histogram,
+    }
+
+
+def _mean_fact(tally: Tally, name: str) -> float | None:
+    """The mean over clients of something their training measured, by number of examples."""
+    pairs = [(reply.update.facts[name], reply.update.examples) for reply in tally.replies if reply.update and name in reply.update.facts]
+    return _ratio(sum(value * examples for value, examples in pairs), sum(examples for _, examples in pairs))
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def environment() -> Record:
+    """Where and how a run was started, so that a number can be traced."""
+    import numpy
+    import torch
+
+    from semifl import __version__
+
+    return {
+        "semifl": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _append(path: Path, record: Record) -> None:
+    """One line, on disk before this returns."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_lines(path: Path) -> list[Record]:
+    """All whole lines; the last may have been cut off by a crash."""
+    if not path.is_file():
+        return []
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            break
+    return records

@@ -1,0 +1,34 @@
+"""TOML out (the standard library only reads it): nested tables whose leaves are scalars or lists of scalars."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+Table = dict[str, Any]
+
+
+def dumps(table: Table, prefix: str = "") -> str:
+    leaves = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    lines = [f"{key} = {_scalar(value)}" for key, value in leaves.items()]
+    if prefix and leaves:
+        lines.insert(0, f"[{prefix}]")
+    text = "\n".join(lines) + "\n" if lines else ""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            inner = dumps(value, f"{prefix}.{key}" if prefix else key)
+            text += f"\n{inner}" if text else inner
+    return text
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return "[" + ", ".join(_scalar(part) for part in value) + "]"

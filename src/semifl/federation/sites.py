@@ -1,0 +1,152 @@
+"""Sites over real tensors: the server with its labels, and clients that can be visited in any process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from semifl.data.augment import normalize
+from semifl.data.dataset import Facts
+from semifl.data.partition import Holdings
+from semifl.federation.memory import ClientMemory
+from semifl.federation.oracle import Oracle
+from semifl.federation.tally import Tally
+from semifl.federation.workers import Pool, threads
+from semifl.learning import batchnorm
+from semifl.learning.batchnorm import BatchNormStats
+from semifl.learning.evaluation import Score, blocks, score
+from semifl.learning.network import Network
+from semifl.learning.targets import PseudoLabels, pseudo_labels
+from semifl.learning.training import Fit, Fitted, Memory, fit
+from semifl.learning.weights import Snapshot, Weights
+from semifl.randomness import Seed
+
+
+@dataclass
+class Place:
+    """All that a process needs to act for any site; tensors lie in shared memory, the network is each process's own."""
+
+    facts: Facts
+    images: Tensor  # uint8, all training pictures
+    holdings: Holdings
+    hidden_labels: Tensor  # for the oracle alone
+    graded: dict[str, tuple[Tensor, Tensor]]  # "test" and perhaps "validation": pictures and labels
+    build: Callable[[], nn.Module]
+    device: str
+    memory: ClientMemory | None
+
+    @cached_property
+    def network(self) -> Network:
+        return Network(self.build(), self.device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "network"}
+
+    def share(self) -> None:
+        """Move the tensors to shared memory, once, so that workers can see them without a copy."""
+        pairs = [tensor for pair in self.graded.values() for tensor in pair]
+        for tensor in (self.images, self.holdings.order, self.holdings.offsets, self.hidden_labels, *pairs):
+            tensor.share_memory_()
+
+
+def infer(place: Place, model: Snapshot, images: Tensor) -> Iterator[Tensor]:
+    """Logits of uint8 pictures, block by block."""
+    place.network.load_snapshot(model)
+    with torch.inference_mode():
+        for block in blocks(len(images)):
+            yield place.network(normalize(images[block], place.facts).to(place.network.device))
+
+
+def statistics_of(place: Place, weights: Weights, images: Tensor) -> BatchNormStats:
+    """BatchNorm statistics of uint8 pictures, block by block."""
+    place.network.load(weights)
+    device = place.network.device
+    views = (normalize(images[block], place.facts).to(device) for block in blocks(len(images)))
+    return batchnorm.collect(place.network.module, views)
+
+
+class ClientSite:
+    """One client in one round. It has no attribute for labels; what it counts may be judged by the simulation's oracle."""
+
+    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None) -> None:
+        self._place = place
+        positions = place.holdings[client]
+        self._oracle = Oracle(place.hidden_labels[positions])
+        self.facts = place.facts
+        self.images = place.images[positions]
+        self.seed = seed
+        self.memory = memory
+        self.signals: dict[str, Any] = {}
+
+    def fit(self, job: Fit) -> Fitted:
+        return fit(self._place.network, job)
+
+    def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
+        return pseudo_labels(torch.cat(list(infer(self._place, model, images))).cpu())
+
+    def observe(self, pseudo: PseudoLabels, confident: Tensor) -> None:
+        self.signals = {
+            "images": len(pseudo.labels),
+            "confident": int(confident.sum()),
+            "confidence": float(pseudo.confidence.sum(dtype=torch.float64)),
+            "classes": torch.bincount(pseudo.labels[confident], minlength=self.facts.classes).tolist(),
+            **self._oracle.judge(pseudo, confident),
+        }
+
+
+class ServerSite:
+    """The server: fits with its configured number of threads; scoring is shared out to the pool."""
+
+    def __init__(self, place: Place, positions: Tensor, labels: Tensor, pool: Pool, thread_count: int, tally: Tally) -> None:
+        self._place = place
+        self._pool = pool
+        self._threads = thread_count
+        self._tally = tally
+        self.facts = place.facts
+        self.images = place.images[positions]
+        self.labels = labels[positions]
+        self.seed = Seed(0)  # set by the experiment at the start of each round
+        self.tests = True  # whether `test` scores anything; a labels-only run needs its last model scored alone
+
+    def fit(self, job: Fit) -> Fitted:
+        with self._tally.phase("server"), threads(self._threads):
+            fitted = fit(self._place.network, job)
+        self._tally.lr = job.sgd.lr
+        self._tally.server_facts = fitted.facts
+        return fitted
+
+    def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
+        with threads(1):
+            return pseudo_labels(torch.cat(list(infer(self._place, model, images))).cpu())
+
+    def statistics(self, weights: Weights) -> BatchNormStats:
+        with self._tally.phase("statistics"), threads(1):
+            return statistics_of(self._place, weights, self.images)
+
+    def test(self, model: Snapshot) -> None:
+        self._tally.tested = model
+        if self.tests:
+            self._tally.score = self.grade(model, "test")
+            if "validation" in self._place.graded:
+                self._tally.validation = self.grade(model, "validation")
+
+    def grade(self, model: Snapshot, part: str) -> Score:
+        """Score a model on a labeled part of the data, in fixed blocks, wherever there is room."""
+        spans = [(part, block.start, block.stop) for block in blocks(len(self._place.graded[part][0]))]
+        with self._tally.phase("test"):
+            scores = list(self._pool.run(grade_block, model, spans))
+        return sum(scores[1:], scores[0])
+
+
+def grade_block(place: Place, model: Snapshot, span: tuple[str, int, int]) -> Score:
+    part, start, stop = span
+    images, labels = place.graded[part]
+    (logits,) = infer(place, model, images[start:stop])
+    return score(logits.cpu(), labels[start:stop])
+
+

@@ -1,0 +1,60 @@
+"""What happened in a round, as sums: who answered, what clients believe, bytes, seconds by phase, scores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from semifl.federation.world import Reply
+from semifl.learning.evaluation import Score
+from semifl.learning.weights import Snapshot
+
+
+class Tally:
+    """Filled by server and federation while a round runs; read and reset by the experiment."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.replies: list[Reply] = []  # without payload and memory
+        self.server_facts: dict[str, float] = {}
+        self.lr: float | None = None
+        self.bytes_up = 0
+        self.bytes_down = 0
+        self.tested: Snapshot | None = None
+        self.score: Score | None = None
+        self.validation: Score | None = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def sent(self, message: Any) -> None:
+        self.bytes_down += tensor_bytes(message)
+
+    def received(self, reply: Reply) -> None:
+        if reply.update is not None:
+            self.bytes_up += tensor_bytes(reply.update.payload)
+            reply = reply._replace(update=reply.update._replace(payload={}, memory={}))
+        self.replies.append(reply)
+
+
+def tensor_bytes(message: Any) -> int:
+    """The size of all tensors in a nest of tuples and dicts."""
+    if isinstance(message, Tensor):
+        return message.numel() * message.element_size()
+    if isinstance(message, dict):
+        return sum(tensor_bytes(part) for part in message.values())
+    if isinstance(message, (tuple, list)):
+        return sum(tensor_bytes(part) for part in message)
+    return 0

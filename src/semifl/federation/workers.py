@@ -1,0 +1,235 @@
+"""Where jobs run: in this process, or in worker processes with one thread each. Results come in the order of the items.
+
+A job is `function(place, common, item)`: the place is what every worker holds (data, network), the common message is
+sent once for all items. Bits do not depend on the kind of pool or the number of workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.multiprocessing
+
+from semifl.federation.mailbox import Letter, Mailbox
+
+Job = Callable[[Any, Any, Any], Any]
+AHEAD = 2  # jobs a worker may have in hand: it never waits for this process between two
+
+
+class JobFailed(Exception):
+    """A job raised; the message is its traceback."""
+
+
+class WorkerLost(Exception):
+    """A worker process died more often than is allowed."""
+
+
+class Pool(Protocol):
+    def run(self, job: Job, common: Any, items: Sequence[Any]) -> Iterator[Any]: ...
+
+    def close(self) -> None: ...
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """A CPU's bits depend on the number of threads, so every computation says how many it uses."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Here:
+    """Run jobs in this process, one after the other."""
+
+    def __init__(self, place: Any) -> None:
+        self._place = place
+
+    def run(self, job: Job, common: Any, items: Sequence[Any]) -> Iterator[Any]:
+        for item in items:
+            try:
+                with threads(1):
+                    result = job(self._place, common, item)
+            except Exception as error:
+                raise JobFailed(traceback.format_exc()) from error
+            yield result
+
+    def close(self) -> None:
+        pass
+
+
+class Workers:
+    """Run jobs in `count` processes; one that dies is replaced and its jobs are repeated."""
+
+    def __init__(
+        self, place: Any, count: int, max_losses: int = 3, on_loss: Callable[[int | None], None] | None = None
+    ) -> None:
+        self._place = place
+        self._losses_left = max_losses
+        self._on_loss = on_loss or (lambda exit_code: None)
+        self._common = Mailbox()
+        self._team = [_Worker(place) for _ in range(count)]
+
+    def run(self, job: Job, common: Any, items: Sequence[Any]) -> Iterator[Any]:
+        letter = self._common.put(common, always_send_store=True)
+        waiting = deque(range(len(items)))
+        done: dict[int, Any] = {}
+        wanted = 0
+        for worker in self._team:
+            worker.prepare(job, letter)
+        try:
+            while wanted < len(items):
+                self._hand_out(waiting, items, limit=wanted + 2 * AHEAD * len(self._team))
+                for worker in self._ready():
+                    try:
+                        number, result = worker.receive()
+                    except (EOFError, ConnectionError):
+                        waiting.extendleft(sorted(worker.in_hand, reverse=True))
+                        self._replace(worker, job, letter)
+                    else:
+                        done[number] = result
+                while wanted in done:
+                    result = done.pop(wanted)
+                    if isinstance(result, JobFailed):
+                        raise result
+                    yield result
+                    wanted += 1
+        finally:
+            self._settle()
+
+    def close(self) -> None:
+        for worker in self._team:
+            worker.stop()
+
+    def _hand_out(self, waiting: deque[int], items: Sequence[Any], limit: int) -> None:
+        """Give the next jobs to whoever has the fewest; the limit keeps early results from piling up behind a slow one."""
+        while waiting and waiting[0] < limit:
+            worker = min(self._team, key=lambda each: len(each.in_hand))
+            if len(worker.in_hand) >= AHEAD:
+                return
+            worker.send(waiting[0], items[waiting[0]])
+            waiting.popleft()
+
+    def _ready(self) -> list[_Worker]:
+        busy = {worker.pipe: worker for worker in self._team if worker.in_hand}
+        return [busy[pipe] for pipe in multiprocessing.connection.wait(list(busy))]  # type: ignore[index]
+
+    def _replace(self, worker: _Worker, job: Job, letter: Letter) -> None:
+        worker.stop()
+        self._on_loss(worker.process.exitcode)
+        if self._losses_left == 0:
+            raise WorkerLost(f"a worker process died again (exit code {worker.process.exitcode})")
+        self._losses_left -= 1
+        fresh = _Worker(self._place)
+        fresh.prepare(job, letter)
+        self._team[self._team.index(worker)] = fresh
+
+    def _settle(self) -> None:
+        """Let jobs that nobody waits for any more come to their end, so that the next run starts clean."""
+        while any(worker.in_hand for worker in self._team):
+            for worker in self._ready():
+                try:
+                    worker.receive()
+                except (EOFError, ConnectionError):
+                    worker.stop()
+                    self._team[self._team.index(worker)] = _Worker(self._place)
+
+
+class _Worker:
+    """This process's end of one worker process."""
+
+    def __init__(self, place: Any) -> None:
+        context = _context()
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, place), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.in_hand: deque[int] = deque()
+        self._outgoing = [Mailbox() for _ in range(AHEAD)]
+        self._incoming = [Mailbox() for _ in range(AHEAD)]
+        self._sent = self._received = 0
+
+    def prepare(self, job: Job, common: Letter) -> None:
+        with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its first result is awaited
+            self.pipe.send(("prepare", job, common))
+
+    def send(self, number: int, item: Any) -> None:
+        self.in_hand.append(number)
+        letter = self._outgoing[self._sent % AHEAD].put(item)
+        self._sent += 1
+        with contextlib.suppress(ConnectionError):
+            self.pipe.send(("job", letter))
+
+    def receive(self) -> tuple[int, Any]:
+        kind, letter = self.pipe.recv()
+        number = self.in_hand.popleft()
+        result = self._incoming[self._received % AHEAD].get(letter, copy=True)
+        self._received += 1
+        return number, JobFailed(result) if kind == "error" else result
+
+    def stop(self) -> None:
+        self.pipe.close()
+        self.process.join(timeout=2)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.in_hand.clear()
+
+
+def _context() -> Any:
+    # A fork server starts workers in milliseconds from a clean process: forking this one could copy a held lock.
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context = torch.multiprocessing.get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload([__name__])
+    return context
+
+
+def _work(pipe: Any, place: Any) -> None:
+    """The life of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers in order
+    torch.set_num_threads(1)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    common_box, incoming, outgoing = Mailbox(), [Mailbox() for _ in range(AHEAD)], [Mailbox() for _ in range(AHEAD)]
+    job: Job | None = None
+    common: Any = None
+    count = 0
+    while True:
+        try:
+            kind, *rest = pipe.recv()
+        except (EOFError, ConnectionError):
+            return
+        if kind == "prepare":
+            job, common = rest[0], common_box.get(rest[1], copy=False)
+            continue
+        assert job is not None
+        slot = count % AHEAD
+        count += 1
+        try:
+            answer = ("result", outgoing[slot].put(job(place, common, incoming[slot].get(rest[0], copy=False))))
+        except Exception:
+            answer = ("error", outgoing[slot].put(traceback.format_exc()))
+        try:
+            pipe.send(answer)
+        except ConnectionError:
+            return
+
+
+def _die_with_parent() -> None:
+    """A killed run must not leave workers computing for nobody."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)

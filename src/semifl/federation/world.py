@@ -1,0 +1,139 @@
+"""The four nouns through which a method sees the world: Server, Client, Federation, Round.
+
+A Client has pictures and no attribute for labels: the promise of the paper is a type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from semifl.data.dataset import Facts
+from semifl.learning.batchnorm import BatchNormStats
+from semifl.learning.targets import PseudoLabels
+from semifl.learning.training import Fit, Fitted, Memory
+from semifl.learning.weights import Snapshot, Weights
+from semifl.randomness import Seed
+
+ClientId = int
+Cohort = tuple[ClientId, ...]  # S_t, in ascending order
+Outcome = Literal["trained", "abstained", "failed", "late", "rejected"]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of communication: its number from 1, how far the run is (0 at its first round), its random streams."""
+
+    index: int
+    progress: float
+    seed: Seed
+
+    @property
+    def rng(self) -> torch.Generator:
+        """The stream that draws the cohort."""
+        return self.seed.at("cohort")
+
+
+class Update(NamedTuple):
+    """What a client gives: a payload for the server, how many examples it rests on, and what stays with the client."""
+
+    payload: Weights
+    examples: int
+    facts: dict[str, float]
+    memory: Memory
+
+
+class Reply(NamedTuple):
+    """What became of one client in one round."""
+
+    client: ClientId
+    update: Update | None
+    outcome: Outcome
+    reason: str
+    facts: dict[str, Any]
+
+
+class Site(Protocol):
+    """Pictures and the means to learn from them."""
+
+    facts: Facts
+    images: Tensor  # uint8
+    seed: Seed  # this site's streams in this round
+
+    def fit(self, job: Fit) -> Fitted: ...
+
+    def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
+        """What the model says of uint8 pictures, in evaluation mode."""
+        ...
+
+
+class Server(Site, Protocol):
+    """The site with the labels."""
+
+    labels: Tensor
+
+    def statistics(self, weights: Weights) -> BatchNormStats:
+        """BatchNorm statistics of the server's own pictures."""
+        ...
+
+    def test(self, model: Snapshot) -> None:
+        """Let this model stand for the round: it is scored and recorded."""
+        ...
+
+
+class Client(Site, Protocol):
+    """A site without labels."""
+
+    memory: Memory | None  # what this client kept from its last participation
+
+    def observe(self, pseudo: PseudoLabels, confident: Tensor) -> None:
+        """Count what the client believes of its pictures; only sums leave this call."""
+        ...
+
+
+Task = Callable[[Any, Any, Round], Update | None]  # (client, message, round) → update, or None to abstain
+Message = Any
+
+
+class Federation(Protocol):
+    """Where clients live."""
+
+    def __len__(self) -> int: ...
+
+    def sample(self, count: int, rng: torch.Generator) -> Cohort:
+        """`count` distinct clients, uniformly."""
+        ...
+
+    def each(self, cohort: Cohort, task: Task, message: Message, t: Round) -> Iterator[Reply]:
+        """Run the task at every client of the cohort; replies come in the order of the cohort, as they are ready."""
+        ...
+
+    def statistics(self, weights: Weights, of: Cohort) -> Iterator[BatchNormStats]:
+        """BatchNorm statistics of each client's pictures."""
+        ...
+
+    def everyone(self) -> Cohort: ...
+
+
+class Method(Protocol):
+    """A federated method: fields are hyper-parameters, State is all that changes between rounds."""
+
+    needs: ClassVar[frozenset[str]]  # what it requires beyond the paper's world: "client_labels", "pooled_images"
+
+    def start(self, weights: Weights) -> Any:
+        """The State before the first round; its structure never changes afterwards."""
+        ...
+
+    def round(self, t: Round, state: Any, server: Server, clients: Federation) -> Any: ...
+
+    def finish(self, t: Round, state: Any, server: Server, clients: Federation) -> Snapshot:
+        """The model to keep, after the last round."""
+        ...
+
+    def weights(self, state: Any) -> Weights:
+        """The global model's weights in a State, to be recorded."""
+        ...

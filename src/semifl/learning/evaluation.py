@@ -1,0 +1,57 @@
+"""Scores of a model on labeled pictures, in fixed blocks that are reduced in order so that bits never depend on who computed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+BLOCK = 250  # pictures per inference batch, for labelling, statistics and evaluation
+
+
+def blocks(count: int, size: int = BLOCK) -> list[slice]:
+    """Cut `count` pictures into blocks; a last block of one joins the one before (BatchNorm cannot normalise one picture)."""
+    starts = list(range(0, count, size))
+    if len(starts) > 1 and count - starts[-1] == 1:
+        starts.pop()
+    return [slice(start, stop) for start, stop in zip(starts, [*starts[1:], count], strict=True)]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Sums over pictures: cross-entropy, and how often class i (row) was taken for class j (column)."""
+
+    loss_sum: float
+    confusion: Tensor  # int64 [classes, classes]
+
+    def __add__(self, other: Score) -> Score:
+        return Score(self.loss_sum + other.loss_sum, self.confusion + other.confusion)
+
+    @property
+    def count(self) -> int:
+        return int(self.confusion.sum())
+
+    @property
+    def loss(self) -> float:
+        return self.loss_sum / self.count
+
+    @property
+    def accuracy(self) -> float:
+        """Percent of pictures in the right class."""
+        return 100 * int(self.confusion.diagonal().sum()) / self.count
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Percent, as the mean over the classes present of each class's own accuracy."""
+        per_class = self.confusion.sum(dim=1)
+        present = per_class > 0
+        return float(100 * (self.confusion.diagonal()[present].double() / per_class[present]).mean())
+
+
+def score(logits: Tensor, labels: Tensor) -> Score:
+    classes = logits.shape[1]
+    loss_sum = float(F.cross_entropy(logits, labels, reduction="sum"))
+    pairs = torch.bincount(labels * classes + logits.argmax(dim=1), minlength=classes**2)
+    return Score(loss_sum, pairs.reshape(classes, classes).cpu())

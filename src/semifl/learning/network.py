@@ -1,0 +1,56 @@
+"""A model made ready for federated training: its trainable parameters lie in one vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from semifl.learning import batchnorm
+from semifl.learning.weights import Snapshot, Weights
+
+
+class Network:
+    """An `nn.Module` whose trainable parameters and gradients are views of one vector each.
+
+    An optimiser step, a norm or a copy then touches one tensor instead of a hundred. Parameters that need no gradient
+    and buffers other than BatchNorm's are constants of the model: they stay as built and never travel.
+    """
+
+    def __init__(self, module: nn.Module, device: str | torch.device = "cpu") -> None:
+        batchnorm.stop_tracking(module)
+        self.device = torch.device(device)
+        self.module = module.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self._shapes = {name: tuple(p.shape) for name, p in trainable.items()}
+        vector = torch.cat([p.detach().reshape(-1) for p in trainable.values()])
+        self.vector = nn.Parameter(vector)  # what the optimiser sees
+        self.vector.grad = torch.zeros_like(vector)
+        gradients = self._views(self.vector.grad)
+        for name, view in self._views(vector).items():
+            trainable[name].data = view
+            trainable[name].grad = gradients[name]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.module(images)
+        return logits
+
+    def load(self, weights: Weights) -> None:
+        """Take these weights over, by name."""
+        with torch.no_grad():
+            for name, view in self._views(self.vector.data).items():
+                view.copy_(weights[name])
+
+    def load_snapshot(self, model: Snapshot) -> None:
+        """Take a whole model over and be ready to infer."""
+        self.load(model.weights)
+        batchnorm.load(self.module, model.stats)
+        self.module.eval()
+
+    def weights(self) -> Weights:
+        """A copy of the weights as they are now."""
+        return self._views(self.vector.detach().clone())
+
+    def _views(self, vector: Tensor) -> Weights:
+        sizes = [torch.Size(shape).numel() for shape in self._shapes.values()]
+        pieces = torch.split(vector, sizes)
+        return {name: piece.view(shape) for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)}

@@ -1,0 +1,100 @@
+"""The one training loop of the project: start weights, batches, a loss, an optimiser; weights and facts out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from semifl.learning.network import Network
+from semifl.learning.weights import Weights
+from semifl.randomness import Seed
+
+Memory = dict[str, Tensor]  # what training keeps between rounds, by name
+Batch = tuple[Tensor, ...]  # in practice a NamedTuple whose fields name the views
+Loss = Callable[[Network, Any], dict[str, Tensor]]  # named terms; "loss" is the one that is minimised
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent as the paper uses it; `clip_norm` 0 means no clipping."""
+
+    lr: float
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+    clip_norm: float = 0.0
+
+    def optimizer(self, network: Network, memory: Memory | None) -> torch.optim.SGD:
+        optimizer = torch.optim.SGD(
+            [network.vector],
+            lr=self.lr,
+            momentum=self.momentum,
+            nesterov=self.nesterov and self.momentum > 0,
+            weight_decay=self.weight_decay,
+            fused=True,
+        )
+        if memory:
+            optimizer.state[network.vector]["momentum_buffer"] = memory["momentum"].to(network.device, copy=True)
+        return optimizer
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One piece of training. `seed` is for what the model itself draws (dropout)."""
+
+    start: Weights
+    batches: Iterable[Any]
+    loss: Loss
+    sgd: SGD
+    seed: Seed
+    memory: Memory | None = None
+
+
+class Fitted(NamedTuple):
+    """What training gives: weights, what to remember, and the mean of each loss term over the steps."""
+
+    weights: Weights
+    memory: Memory
+    facts: dict[str, float]
+
+
+def fit(network: Network, job: Fit) -> Fitted:
+    """Train `network` from `job.start` over `job.batches`."""
+    network.load(job.start)
+    network.module.train()
+    optimizer = job.sgd.optimizer(network, job.memory)
+    gradient = network.vector.grad
+    assert gradient is not None
+    totals: dict[str, Tensor] = {}
+    steps = 0
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(job.seed.number())
+        for batch in job.batches:
+            gradient.zero_()
+            terms = job.loss(network, _to(batch, network.device))
+            terms["loss"].backward()  # type: ignore[no-untyped-call]
+            if job.sgd.clip_norm:
+                torch.nn.utils.clip_grad_norm_([network.vector], job.sgd.clip_norm)
+            optimizer.step()
+            for name, term in terms.items():
+                totals[name] = totals[name] + term.detach() if name in totals else term.detach()
+            steps += 1
+    buffer = optimizer.state[network.vector].get("momentum_buffer")
+    memory = {} if buffer is None else {"momentum": buffer}
+    return Fitted(network.weights(), memory, {name: float(total) / steps for name, total in totals.items()})
+
+
+def cosine(lr: float, progress: float) -> float:
+    """Cosine annealing from `lr` at progress 0 to nothing at progress 1."""
+    return lr * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def _to(batch: Any, device: torch.device) -> Any:
+    if device.type == "cpu":
+        return batch
+    return type(batch)(*(part.to(device, non_blocking=True) for part in batch))

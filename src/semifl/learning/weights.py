@@ -1,0 +1,69 @@
+"""Arithmetic on the weights of a model: average, momentum step, norm, digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from semifl.learning.batchnorm import BatchNormStats
+
+Weights = dict[str, Tensor]
+
+
+class Snapshot(NamedTuple):
+    """A model as it travels: weights, and the statistics its BatchNorm layers use for inference."""
+
+    weights: Weights
+    stats: BatchNormStats
+
+
+def average(weighted: Iterable[tuple[Weights, float]]) -> Weights | None:
+    """The weighted mean, folded in as its terms come (two copies in memory, however many terms); None of nothing."""
+    total: list[Tensor] = []
+    names: list[str] = []
+    mass = 0.0
+    for weights, weight in weighted:
+        if not total:
+            names = list(weights)
+            total = torch._foreach_mul(list(weights.values()), weight)
+        else:
+            torch._foreach_add_(total, [weights[name] for name in names], alpha=weight)
+        mass += weight
+    if not total:
+        return None
+    torch._foreach_div_(total, mass)
+    return dict(zip(names, total, strict=True))
+
+
+def momentum_step(start: Weights, target: Weights | None, velocity: Weights, momentum: float) -> tuple[Weights, Weights]:
+    """One SGD step of rate 1 from `start`, the gradient being `start − target`; without a target nothing moves.
+
+    With momentum 0 the result is the target itself, as in the paper's Algorithm 1.
+    """
+    if target is None:
+        return start, velocity
+    new_velocity = {name: momentum * velocity[name] + (start[name] - target[name]) for name in start}
+    return {name: start[name] - new_velocity[name] for name in start}, new_velocity
+
+
+def zeros_like(weights: Weights) -> Weights:
+    return {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+
+
+def distance(a: Weights, b: Weights) -> float:
+    """Euclidean norm of the difference."""
+    squares = [torch.linalg.vector_norm((a[name] - b[name]).double()) ** 2 for name in a]
+    return float(torch.stack(squares).sum().sqrt()) if squares else 0.0
+
+
+def digest(weights: Weights) -> str:
+    """A short fingerprint of names, shapes and bits."""
+    fingerprint = hashlib.sha256()
+    for name, tensor in weights.items():
+        fingerprint.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        fingerprint.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return fingerprint.hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Federated methods, one file each with both halves: what the server does in a round, and what a client does."""

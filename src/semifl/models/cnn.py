@@ -1,0 +1,31 @@
+"""A small convolutional network: four blocks of convolution, norm, ReLU and pooling, then a linear layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from semifl.learning.layers import conv, initialise, norm_layer
+
+
+@dataclass(frozen=True)
+class Cnn:
+    width: int = 32
+    norm: Literal["batch", "group"] = "batch"
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"width must be at least 1, not {self.width}")
+
+    def build(self, channels: int, size: int, classes: int) -> nn.Module:
+        layers: list[nn.Module] = []
+        inputs = channels
+        for outputs in (self.width, 2 * self.width, 4 * self.width, 8 * self.width):
+            layers += [conv(inputs, outputs, 3), norm_layer(self.norm, outputs), nn.ReLU()]
+            if size >= 4:  # pool while there is something left to pool, so that tiny pictures work too
+                layers.append(nn.MaxPool2d(2))
+                size //= 2
+            inputs = outputs
+        return initialise(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)))

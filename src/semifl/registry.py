@@ -1,0 +1,47 @@
+"""Open sets: a plural folder is its own registry. Drop a file in and everybody knows it; nothing is registered by hand."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from typing import Any
+
+from semifl.errors import UserError
+
+
+def names(package: str) -> list[str]:
+    """The names in a folder such as `semifl.models`: those of its files."""
+    folder = importlib.import_module(package)
+    return sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_"))
+
+
+def find(package: str, name: str, key: str) -> Any:
+    """What `name` (the value of the configuration `key`) stands for: a class of the folder, or the user's `module:thing`."""
+    if ":" in name:
+        return _import_user(name, key)
+    if name not in names(package):
+        raise UserError(f"{key} = {name!r} is not one of {', '.join(names(package))}{did_you_mean(name, names(package))}")
+    module = importlib.import_module(f"{package}.{name}")
+    wanted = name.replace("_", "")
+    for attribute, value in vars(module).items():  # the class is named as its file: wide_resnet → WideResNet
+        if attribute.lower() == wanted and isinstance(value, type):
+            return value
+    raise ImportError(f"{module.__name__} has no class named like its file")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """'; did you mean …?' or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _import_user(name: str, key: str) -> Any:
+    module_name, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except ImportError as error:
+        raise UserError(f"{key} = {name!r} cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise UserError(f"{key} = {name!r} cannot be found: module {module_name!r} has no {attribute!r}") from error
