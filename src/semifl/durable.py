@@ -13,6 +13,7 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     part = path.with_name(path.name + ".part")
     try:
         write(part)
+        part.chmod(0o666 & ~_umask())  # some writers make files that only their owner can read
         _force(part)
         part.replace(path)
         _force(path.parent)
@@ -26,6 +27,12 @@ def replace_text(path: Path, text: str) -> None:
 
 def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
+
+
+def _umask() -> int:
+    current = os.umask(0o022)
+    os.umask(current)
+    return current
 
 
 def _force(path: Path) -> None:

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 from semifl.errors import UserError
@@ -17,13 +18,18 @@ def names(package: str) -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_"))
 
 
+def load(package: str, name: str) -> ModuleType:
+    """The file behind a name."""
+    return importlib.import_module(f"{package}.{name}")
+
+
 def find(package: str, name: str, key: str) -> Any:
     """What `name` (the value of the configuration `key`) stands for: a class of the folder, or the user's `module:thing`."""
     if ":" in name:
         return _import_user(name, key)
     if name not in names(package):
         raise UserError(f"{key} = {name!r} is not one of {', '.join(names(package))}{did_you_mean(name, names(package))}")
-    module = importlib.import_module(f"{package}.{name}")
+    module = load(package, name)
     wanted = name.replace("_", "")
     for attribute, value in vars(module).items():  # the class is named as its file: wide_resnet → WideResNet
         if attribute.lower() == wanted and isinstance(value, type):

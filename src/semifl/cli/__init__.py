@@ -1,0 +1,90 @@
+"""The command line: one file per verb. Nothing here imports torch until a verb runs, so that help is instant."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+
+from semifl import __version__
+from semifl.cli import check, data, evaluate, list_, predict, resume, run, show
+from semifl.errors import UserError
+from semifl.registry import did_you_mean
+
+# Words people try first, and the verb they mean.
+OTHER_WORDS = {
+    "train": "run", "start": "run", "continue": "resume", "restart": "resume", "ls": "list", "info": "show", "cat": "show",
+    "download": "data get", "get": "data get", "fetch": "data get", "datasets": "list data", "presets": "list presets",
+    "test": "evaluate", "eval": "evaluate", "infer": "predict", "classify": "predict", "estimate": "check", "help": "--help",
+}  # fmt: skip
+
+app = typer.Typer(
+    name="semifl",
+    help="Train a classifier from a few labels at the server and many unlabeled clients.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for name, verb in {"run": run, "resume": resume, "list": list_, "show": show, "check": check}.items():
+    app.command(name)(verb.command)
+app.add_typer(data.app, name="data")
+app.command("evaluate")(evaluate.command)
+app.command("predict")(predict.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"semifl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Train a classifier from a few labels at the server and many unlabeled clients."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    # Threads that wait for each other by spinning can be a hundred times slower as soon as another program wants a core.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    sys.exit(invoke(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def invoke(arguments: list[str]) -> int:
+    """Run a command line and give its exit code: 0 done, 2 the user can put it right, 130 interrupted."""
+    try:
+        code = app(arguments, standalone_mode=False)
+    except UserError as error:
+        return _say(str(error))
+    except click.UsageError as error:
+        return _say(_usage(error, arguments))
+    except click.ClickException as error:
+        return _say(error.format_message())
+    except (KeyboardInterrupt, click.Abort):
+        typer.echo("interrupted", err=True)
+        return 130
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            return _say(f"cannot write {error.filename or 'a file'}: {error.strerror}")
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: click.UsageError, arguments: list[str]) -> str:
+    message = error.format_message().rstrip(".")
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    known = [*OTHER_WORDS.values(), *(command.name or "" for command in app.registered_commands)]
+    if "No such command" in message and error.ctx is not None and error.ctx.parent is None:
+        hint = f"; use 'semifl {OTHER_WORDS[verb]}'" if verb in OTHER_WORDS else did_you_mean(verb, known)
+        return f"there is no verb {verb!r}{hint or '; see: semifl --help'}"
+    return f"{message} (see: semifl {verb} --help)"
+
+
+def _say(message: str) -> int:
+    typer.echo(f"semifl: {message}", err=True)
+    return 2

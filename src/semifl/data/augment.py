@@ -142,14 +142,13 @@ def _crop(images: Images, draws: WeakDraws) -> Images:
     size = images.shape[-1]
     rows, columns = _reflected(draws.top, size), _reflected(draws.left, size)
     columns = torch.where(draws.flip[:, None], columns.flip(1), columns)
-    source = rows[:, :, None] * size + columns[:, None, :]
-    pixels = images.flatten(2)
-    return pixels.gather(2, source.view(-1, 1, size * size).expand_as(pixels)).view_as(images)
+    source = (rows * size)[:, :, None] + columns[:, None, :]
+    return pil_ops.pick(images.flatten(2), source.flatten(1)[:, None]).view_as(images)
 
 
 def _reflected(start: Tensor, size: int) -> Tensor:
     """Source positions of `size` pixels from `start` on in the padded picture, mirrored at the edges, [n, size]."""
-    position = (start[:, None] + torch.arange(size) - _padding(size)).abs()
+    position = (start[:, None] + torch.arange(size) - _padding(size)).int().abs_()
     return size - 1 - (size - 1 - position).abs()
 
 

@@ -48,4 +48,4 @@ def keep(file: Path, fingerprint: str, decoded: Decoded) -> None:
 
 
 def _checksum(images: Tensor) -> str:
-    return str(zlib.crc32(memoryview(images.numpy())))
+    return str(zlib.crc32(images.numpy().data))

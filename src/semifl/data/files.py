@@ -38,8 +38,8 @@ class Published:
 
     @property
     def by_hand(self) -> str:
-        """What to get from where, for people whose machine has no way to the internet."""
-        return f"get {_listed([file.name for file in self.files])} from {self.page}"
+        """What to put where, for people whose machine has no way to the internet."""
+        return f"put {_listed([file.name for file in self.files])} from {self.page} into"
 
 
 class Downloadable(Protocol):
@@ -67,7 +67,7 @@ def missing(published: Published, root: str) -> UserError:
     drop = "leave out data.root and " if root else ""
     return UserError(
         f"The data set {name} is not in {place(name, root)}: {drop}run `semifl data get {name}`, "
-        f"or {published.by_hand} and put it there."
+        f"or {published.by_hand} that folder."
     )
 
 
@@ -133,7 +133,7 @@ def _download(published: Published, file: Download, folder: Path, progress: Prog
         failures.append(f"{url}: what came has a wrong checksum and was deleted")
     raise UserError(
         f"{file.name} could not be downloaded ({'; '.join(failures)}): "
-        f"try again later, or {published.by_hand} and put it into {folder}."
+        f"try again later, or {published.by_hand} {folder}."
     )
 
 

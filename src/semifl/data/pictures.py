@@ -101,7 +101,9 @@ def decode_all(
     finally:  # also when a person loses patience: nobody waits for pictures that nobody wants
         pool.shutdown(cancel_futures=True)
     if skipped:
-        images = images[[position for position in range(len(paths)) if position not in set(skipped)]]
+        readable = torch.ones(len(paths), dtype=torch.bool)
+        readable[skipped] = False
+        images = images[readable]
     return Decoded(images if coloured else images[:, :1].clone(), tuple(skipped))
 
 

@@ -23,6 +23,7 @@ from torch.nn import functional
 Operation = Callable[[Tensor, Tensor], Tensor]  # (uint8 pictures, float64 magnitude per picture) -> one row per picture
 
 GREY = 127
+PICKED_AT_ONCE = 2**16
 LEVELS = torch.arange(256.0)
 
 
@@ -46,11 +47,29 @@ def apply(images: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
 
 def cutout(images: Tensor, top: Tensor, left: Tensor, side: int) -> Tensor:
     """Each picture with a grey square whose corner may lie anywhere; what lies outside the picture is not painted."""
-    place = torch.arange(images.shape[-1])
-    rows = (place >= top[:, None]) & (place < top[:, None] + side)
-    columns = (place >= left[:, None]) & (place < left[:, None] + side)
-    square = (rows[:, None, :, None] & columns[:, None, None, :]).to(torch.uint8)
-    return (images * (1 - square)).add_(square * GREY)  # several times faster than masked_fill
+    n, size = len(images), images.shape[-1]
+    rows, columns = (_between(start, start + side, size) for start in (top, left))
+    # A row of the square is the picture's pattern of columns, any other row is blank: copying rows beats masked_fill.
+    patterns = torch.cat([columns.to(torch.uint8), torch.zeros(1, size, dtype=torch.uint8)])
+    pattern = torch.arange(n)[:, None].where(rows, n)
+    square = patterns.index_select(0, pattern.flatten()).view(n, 1, size, size)
+    return (images * (1 - square)).add_(square * GREY)
+
+
+def pick(values: Tensor, position: Tensor) -> Tensor:
+    """values[i, c, position[i, c]] of values [n, c, any] and positions [n, c or 1, k] of any integer type."""
+    n, channels, k = len(values), values.shape[1], position.shape[2]
+    picked = torch.empty(n, channels, k, dtype=values.dtype)
+    # gather wants int64, eight times as large as a picture; converted a few at a time they never leave the cache.
+    few = max(1, PICKED_AT_ONCE // position[0].numel()) if n else 1
+    for some, where, out in zip(*(torch.split(t, few) for t in (values, position, picked)), strict=True):
+        torch.gather(some, 2, where.long().expand(-1, channels, -1), out=out)
+    return picked
+
+
+def _between(start: Tensor, end: Tensor, size: int) -> Tensor:
+    place = torch.arange(size)
+    return (place >= start[:, None]) & (place < end[:, None])
 
 
 def _look_up(images: Tensor, tables: list[Tensor]) -> Tensor:
@@ -59,7 +78,7 @@ def _look_up(images: Tensor, tables: list[Tensor]) -> Tensor:
         return images
     channels = images.shape[1]
     table = torch.cat([some.expand(-1, channels, -1) for some in tables])
-    return table.gather(2, images.flatten(2).long()).view_as(images)
+    return pick(table, images.flatten(2)).view_as(images)
 
 
 def _move(images: Tensor, matrices: list[Tensor]) -> Tensor:
@@ -68,19 +87,18 @@ def _move(images: Tensor, matrices: list[Tensor]) -> Tensor:
         return images
     size = images.shape[-1]
     a, b, c, d, e, f = torch.cat(matrices).unbind(1)
-    centre_x, centre_y = c + a * 0.5 + b * 0.5, f + d * 0.5 + e * 0.5
-    fixed = torch.stack([a, b, centre_x, d, e, centre_y]).mul(65536).add(0.5).floor().int()
-    a, b, c, d, e, f = fixed[:, :, None, None]
-
-    place = torch.arange(size, dtype=torch.int32)
-    x, y = place[None, None, :], place[None, :, None]
-    source_x = (c + b * y + a * x).bitwise_right_shift_(16).clamp_(-1, size)
-    source_y = (f + e * y + d * x).bitwise_right_shift_(16).clamp_(-1, size)
+    # 16.16 fixed point, from the middle of the first pixel; the one added is the frame below.
+    start_x, start_y = c + a * 0.5 + b * 0.5 + 1, f + d * 0.5 + e * 0.5 + 1
+    fixed = torch.stack([a, b, start_x, d, e, start_y]).mul_(65536).add_(0.5).floor_().int()
+    a, b, start_x, d, e, start_y = fixed[:, :, None, None]
 
     # A black frame of one pixel receives all that is outside, and costs less than comparing.
     framed = functional.pad(images, (1, 1, 1, 1)).flatten(2)
-    source = source_y.add_(1).mul_(size + 2).add_(source_x).add_(1).long()
-    return framed.gather(2, source.view(-1, 1, size * size).expand(-1, images.shape[1], -1)).view_as(images)
+    place = torch.arange(size, dtype=torch.int32)
+    x, y = place[None, None, :], place[None, :, None]
+    source_x = (start_x + b * y + a * x).bitwise_right_shift_(16).clamp_(0, size + 1)
+    source_y = (start_y + e * y + d * x).bitwise_right_shift_(16).clamp_(0, size + 1)
+    return pick(framed, source_y.mul_(size + 2).add_(source_x).flatten(1)[:, None]).view_as(images)
 
 
 def _blend(plain: Tensor | float, values: Tensor, factor: Tensor) -> Tensor:
@@ -90,17 +108,18 @@ def _blend(plain: Tensor | float, values: Tensor, factor: Tensor) -> Tensor:
     return blended.clamp_(0, 255).to(torch.uint8)
 
 
-def _luma(images: Tensor) -> Tensor:
-    """Pillow's conversion to "L", [n, 1, s, s]."""
-    if images.shape[1] == 1:
-        return images
-    red, green, blue = images.int().unbind(1)
-    return (19595 * red + 38470 * green + 7471 * blue + 32768 >> 16)[:, None]
+def _luma(values: Tensor) -> Tensor:
+    """Pillow's conversion to "L" of float32 pictures, [n, 1, s, s]."""
+    if values.shape[1] == 1:
+        return values
+    red, green, blue = (values[:, channel : channel + 1] for channel in range(3))
+    total = red * 19595 + green * 38470 + blue * 7471 + 32768  # whole numbers below 2**24: exact
+    return total.div_(65536).floor_()
 
 
 def _autocontrast(images: Tensor, _: Tensor) -> Tensor:
-    low, high = (bound[..., None].double() for bound in images.flatten(2).aminmax(dim=2))
-    scale = 255.0 / (high - low)
+    low, high = (bound[..., None].double() for bound in (images.amin(dim=(2, 3)), images.amax(dim=(2, 3))))
+    scale = torch.full_like(low, 255) / (high - low)  # a number over a tensor would round twice
     table = (LEVELS * scale + -low * scale).clamp_(0, 255)
     return table.where(high > low, LEVELS).to(torch.uint8)  # a constant channel stays as it is
 
@@ -110,18 +129,18 @@ def _brightness(_: Tensor, factor: Tensor) -> Tensor:
 
 
 def _contrast(images: Tensor, factor: Tensor) -> Tensor:
-    mean = (_luma(images).flatten(1).double().mean(1) + 0.5).floor().float()
+    mean = (_luma(images.float()).sum(dim=(1, 2, 3), dtype=torch.float64) / images[0, 0].numel() + 0.5).floor().float()
     return _blend(mean[:, None, None], LEVELS.expand(len(factor), 1, 256), factor)
 
 
 def _equalize(images: Tensor, _: Tensor) -> Tensor:
+    # Counts in float32 are exact below 2**24 pixels, so are floors of their quotients, and integers divide slowly.
     pixels = images.flatten(2).long()
-    histogram = torch.zeros(*images.shape[:2], 256, dtype=torch.int64)
-    histogram.scatter_add_(2, pixels, torch.ones_like(pixels))
-    brightest = histogram.gather(2, pixels.amax(dim=2, keepdim=True))
-    step = (pixels.shape[2] - brightest) // 255
-    below = histogram.cumsum(2) - histogram
-    table = ((step // 2 + below) // step.clamp(min=1)).clamp_(max=255)
+    histogram = torch.zeros(*images.shape[:2], 256).scatter_add_(2, pixels, torch.ones(1).expand_as(pixels))
+    brightest = histogram.gather(2, images.amax(dim=(2, 3))[..., None].long())
+    step = ((pixels.shape[2] - brightest) / 255).floor_()
+    below = histogram.cumsum(2).sub_(histogram)
+    table = below.add_((step / 2).floor_()).div_(step).floor_().clamp_(max=255)
     return table.where(step > 0, LEVELS).to(torch.uint8)
 
 
@@ -178,17 +197,19 @@ def _identity(images: Tensor, _: Tensor) -> Tensor:
 
 
 def _color(images: Tensor, factor: Tensor) -> Tensor:
-    return _blend(_luma(images).float(), images.float(), factor)
+    values = images.float()
+    return _blend(_luma(values), values, factor)
 
 
 def _sharpness(images: Tensor, factor: Tensor) -> Tensor:
     """Away from or towards Pillow's SMOOTH: the 3x3 sum with the centre five times, over 13, borders left alone."""
     values = images.float()
-    three_rows = values[:, :, :-2] + values[:, :, 1:-1] + values[:, :, 2:]
-    total = three_rows[..., :-2] + three_rows[..., 1:-1] + three_rows[..., 2:] + 4 * values[:, :, 1:-1, 1:-1]
-    smooth = values.clone()
-    smooth[:, :, 1:-1, 1:-1] = total.div_(13).round_()  # 13 is odd, so there are no ties
-    return _blend(smooth, values, factor)
+    three_rows = (values[:, :, :-2] + values[:, :, 1:-1]).add_(values[:, :, 2:])
+    inner = values[:, :, 1:-1, 1:-1]
+    total = (three_rows[..., :-2] + three_rows[..., 1:-1]).add_(three_rows[..., 2:]).add_(inner, alpha=4)
+    sharpened = images.clone()
+    sharpened[:, :, 1:-1, 1:-1] = _blend(total.div_(13).round_(), inner, factor)  # 13 is odd: no ties to round
+    return sharpened
 
 
 def _grey_from(images: Tensor, corner: Tensor) -> Tensor:
@@ -204,13 +225,12 @@ def _bilinear_shear_x(images: Tensor, slope: Tensor) -> Tensor:
     centre = torch.arange(size, dtype=torch.float64) + 0.5
     x = centre + slope[:, None, None] * centre[:, None]
     left = (x - 0.5).floor()
-    share = x - 0.5 - left
-    near, far = (
-        images.gather(3, column.clamp(0, size - 1).long()[:, None].expand_as(images)).double()
-        for column in (left, left + 1)
-    )
-    inside = (x >= 0) & (x < size)
-    return ((near + (far - near) * share[:, None]) * inside[:, None]).to(torch.uint8)
+    row, pixels = torch.arange(size)[:, None] * size, images.flatten(2)
+    sources = (row + column.clamp(0, size - 1) for column in (left, left + 1))
+    near, far = (pick(pixels, source.flatten(1)[:, None]).double() for source in sources)
+    share = (x - 0.5 - left).flatten(1)[:, None]
+    inside = ((x >= 0) & (x < size)).flatten(1)[:, None]
+    return (far.sub_(near).mul_(share).add_(near).mul_(inside)).to(torch.uint8).view_as(images)
 
 
 def _bilinear_shear_y(images: Tensor, slope: Tensor) -> Tensor:

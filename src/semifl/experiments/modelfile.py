@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -16,7 +15,6 @@ from semifl.durable import replace_file
 from semifl.errors import UserError
 from semifl.experiments.build import World, build_model
 from semifl.experiments.config import WarmStart, decode
-from semifl.learning import batchnorm
 from semifl.learning.network import Network
 from semifl.learning.weights import Snapshot
 
@@ -70,12 +68,3 @@ def load_model(path: Path, device: str = "cpu") -> TrainedModel:
     network = Network(module, device)
     network.module.eval()
     return TrainedModel(network, facts, about)
-
-
-def snapshot_of(network: Network) -> Snapshot:
-    """A loaded model as it travels."""
-    stats = {
-        name: batchnorm.Moments(2, torch.as_tensor(layer.running_mean).double(), torch.as_tensor(layer.running_var).double())
-        for name, layer in batchnorm.layers(network.module).items()
-    }
-    return Snapshot(network.weights(), stats)

@@ -75,7 +75,7 @@ class SemiFL:
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
     server_buffers: Literal["fresh", "kept"] = "fresh"
     order: Literal["paper", "reference"] = "paper"  # fine-tune before the clients of a round, or after them
-    cohort: Literal["floor", "ceil"] = "floor"  # rounding of C·M
+    cohort_rounding: Literal["floor", "ceil"] = "floor"  # of C·M
 
     def __post_init__(self) -> None:
         for name, low, high in (("threshold", 0, 1), ("activity_rate", 0, 1), ("momentum", 0, 1), ("server_momentum", 0, 1)):
@@ -131,7 +131,7 @@ class SemiFL:
     def cohort_size(self, M: int) -> int:
         """⌊C·M⌋ or ⌈C·M⌉ but at least 1; the small shift undoes the rounding of products such as 0.29 × 100."""
         exact = self.activity_rate * M
-        size = math.ceil(exact - 1e-9) if self.cohort == "ceil" else math.floor(exact + 1e-9)
+        size = math.ceil(exact - 1e-9) if self.cohort_rounding == "ceil" else math.floor(exact + 1e-9)
         return min(max(size, 1), M)
 
     def refresh(self, W: Weights, server: Server, clients: Federation, S_t: Cohort) -> BatchNormStats:

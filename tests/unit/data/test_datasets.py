@@ -7,6 +7,7 @@ import io
 import pickle
 import struct
 import tarfile
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ rng = np.random.default_rng(0)
 class Python2Pickler(pickle._Pickler):
     """Writes bytes as Python 2 wrote its strings, which is what the published CIFAR files contain."""
 
-    dispatch = dict(pickle._Pickler.dispatch)
+    dispatch: ClassVar = dict(pickle._Pickler.dispatch)
 
     def save_string(self, text):
         self.write(b"T" + struct.pack("<i", len(text)) + text)  # BINSTRING
@@ -268,7 +269,7 @@ def test_a_missing_data_set_is_one_sentence(tmp_path, monkeypatch, source):
 
     sentence = str(caught.value)
     assert sentence.startswith(
-        f"The data set {name} is not in {tmp_path / name}: run `semifl data get {name}`, or get "
+        f"The data set {name} is not in {tmp_path / name}: run `semifl data get {name}`, or put "
     )
     assert source.FILES.page in sentence
     assert all(file.name in sentence for file in source.FILES.files)

@@ -117,7 +117,7 @@ def test_a_wrong_checksum_deletes_the_part_and_says_so(server, tmp_path):
     with pytest.raises(UserError, match="wrong checksum and was deleted") as caught:
         fetch(source(server, "wrong"), str(tmp_path))
     assert list(tmp_path.iterdir()) == []
-    assert f"get toy.bin from https://example.org/toy and put it into {tmp_path}" in str(caught.value)
+    assert f"put toy.bin from https://example.org/toy into {tmp_path}" in str(caught.value)
 
 
 def test_mirrors_are_tried_in_order(server, tmp_path):
@@ -148,7 +148,7 @@ def test_without_a_network_the_sentence_says_what_to_put_where(tmp_path):
             fetch(source(closed, "gone"), str(tmp_path))
     assert str(caught.value) == (
         f"toy.bin could not be downloaded (http://127.0.0.1:{port}/gone/toy.bin: Connection refused): "
-        f"try again later, or get toy.bin from https://example.org/toy and put it into {tmp_path}."
+        f"try again later, or put toy.bin from https://example.org/toy into {tmp_path}."
     )
 
 

@@ -59,11 +59,11 @@ class Folder:
         ]
         _check(root, groups, entries)
         decoded = self._decode(root, entries, progress)
-        skipped = [str(entries[position].path.relative_to(root)) for position in decoded.skipped]
-        if skipped:
-            entries = [entry for position, entry in enumerate(entries) if position not in set(decoded.skipped)]
-            _check(root, groups, entries)
-        return self._assemble(groups, entries, decoded, tuple(skipped))
+        lost = set(decoded.skipped)
+        skipped = tuple(str(entries[position].path.relative_to(root)) for position in decoded.skipped)
+        entries = [entry for position, entry in enumerate(entries) if position not in lost]
+        _check(root, groups, entries)  # again: what was skipped may have been all there was
+        return self._assemble(groups, entries, decoded, skipped)
 
     def _checked_root(self) -> Path:
         if not self.root:
@@ -100,16 +100,15 @@ class Folder:
     ) -> Dataset:
         """Put a label or a site to every picture; the test pictures are the last part."""
         classes, sites = groups["test"], groups.get("clients", [])
-        number = {("clients", site): UNKNOWN for site in sites}
-        number |= {(part, name): classes.index(name) for part in groups if part != "clients" for name in classes}
-        labels = torch.tensor([number[entry.part, entry.group] for entry in entries])
+        known = ("labeled", "train", "test")
+        label = {(part, name): number for part in known for number, name in enumerate(classes)}
+        site = {("clients", name): number for number, name in enumerate(sites)}
+        labels = torch.tensor([label.get(entry[:2], UNKNOWN) for entry in entries])
         training = sum(entry.part != "test" for entry in entries)
         labeled, site_of = None, None
         if sites:
-            position = {site: at for at, site in enumerate(sites)}
             labeled = torch.arange(sum(entry.part == "labeled" for entry in entries))
-            site_of = torch.full((training,), UNKNOWN)
-            site_of[len(labeled) :] = torch.tensor([position[e.group] for e in entries if e.part == "clients"])
+            site_of = torch.tensor([site.get(entry[:2], UNKNOWN) for entry in entries[:training]])
         mean, std = moments(decoded.images[:training])
         facts = Facts(tuple(classes), mean, std, self.flip, channels=decoded.images.shape[1], size=self.size)
         return Dataset(

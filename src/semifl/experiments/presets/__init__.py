@@ -1,0 +1,50 @@
+"""Presets: named configurations that state only what differs from the defaults, each with what the paper reports for it.
+
+A preset is a TOML file in this folder, or a cell of one of the paper's tables (`paper.py`).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+
+from semifl.errors import UserError
+from semifl.experiments.presets import paper
+from semifl.experiments.toml import Table, dumps
+from semifl.registry import did_you_mean
+
+
+@dataclass(frozen=True)
+class Preset:
+    name: str
+    about: str  # one line, with the paper's value where there is one
+    table: Table
+
+    def text(self) -> str:
+        """As a file the user could have written."""
+        return f"# {self.about}\n{dumps(self.table)}"
+
+
+def presets(pattern: str = "*") -> list[Preset]:
+    """Every preset whose name fits the pattern, files first."""
+    everything = [*_from_files(), *(Preset(*cell) for cell in paper.cells())]
+    return [preset for preset in everything if fnmatch.fnmatch(preset.name, pattern)]
+
+
+def find(name: str) -> Preset:
+    known = {preset.name: preset for preset in presets()}
+    if name not in known:
+        raise UserError(f"there is no preset or file {name!r}{did_you_mean(name, known) or '; see: semifl list presets'}")
+    return known[name]
+
+
+def _from_files() -> list[Preset]:
+    folder = resources.files(__name__)
+    files = sorted((each for each in folder.iterdir() if each.name.endswith(".toml")), key=lambda each: each.name)
+    found = []
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        found.append(Preset(file.name.removesuffix(".toml"), text.splitlines()[0].lstrip("# "), tomllib.loads(text)))
+    return found

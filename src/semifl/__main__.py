@@ -1,0 +1,5 @@
+"""`python -m semifl` is the command `semifl`."""
+
+from semifl.cli import main
+
+main()

@@ -1,0 +1,86 @@
+"""What a person sees while a run goes on: a live line in a terminal, nothing but the outcome elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from semifl.experiments.build import World
+from semifl.experiments.experiment import Observer, Silent
+from semifl.experiments.records import Record
+
+
+class Live(Silent):
+    """A progress bar with the accuracy, how much the clients are confident about, and how many abstained."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("preparing", total=None, facts="")
+
+    def labels_only(self, accuracy: float) -> None:
+        self._progress.console.print(f"labels only: {accuracy:.1f} %")
+
+    def begin(self, world: World, first_round: int) -> None:
+        rounds = world.config.run.rounds
+        self._progress.update(self._task, description="rounds", total=rounds, completed=first_round - 1)
+
+    def round(self, record: Record, best: float) -> None:
+        ratio = record["label_ratio"]
+        facts = [f"accuracy {record['accuracy']:.1f} % (best {best:.1f})"]
+        if ratio is not None:
+            facts.append(f"confident {100 * ratio:.0f} %")
+        if record["abstained"]:
+            facts.append(f"{len(record['abstained'])} of {len(record['cohort'])} abstained")
+        self._progress.update(self._task, completed=record["round"], facts=" · ".join(facts))
+
+    def warn(self, message: str) -> None:
+        self._progress.console.print(f"warning: {message}", style="yellow")
+
+
+class Quiet(Silent):
+    """For logs and pipes: warnings alone."""
+
+    def warn(self, message: str) -> None:
+        typer.echo(f"warning: {message}", err=True)
+
+
+@contextmanager
+def display() -> Iterator[Observer]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Quiet()
+        return
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn()]
+    columns += [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[facts]}")]
+    with Progress(*columns, console=console) as progress:
+        yield Live(progress)
+
+
+@contextmanager
+def interrupted(directory: Path) -> Iterator[None]:
+    """Say how to go on after Ctrl-C: every finished round is on disk."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (directory / "config.toml").exists():
+            typer.echo(f"interrupted; every finished round is kept: semifl resume {directory}", err=True)
+            raise typer.Exit(130) from None
+        raise
+
+
+def finished(directory: Path, result: Record) -> None:
+    """The outcome in three lines."""
+    from semifl.report.curves import draw_curves
+
+    accuracy, labels_only = result["accuracy"], result["labels_only_accuracy"]
+    typer.echo(f"accuracy     {accuracy:.1f} %  (best round {result['best_round']}: {result['best_accuracy']:.1f} %)")
+    if labels_only is not None:
+        typer.echo(f"labels only  {labels_only:.1f} %  the clients brought {accuracy - labels_only:+.1f} points")
+    picture = draw_curves(directory)
+    typer.echo(f"run          {directory}  ({result['rounds']} rounds, {result['seconds']:.0f} s; picture: {picture.name})")

@@ -1,0 +1,42 @@
+"""`semifl list`: what there is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+
+def command(
+    kind: Annotated[
+        Literal["presets", "data", "models", "methods", "partitions"], typer.Argument(help="What to list.")
+    ] = "presets",
+    pattern: Annotated[str, typer.Argument(help="Only names that fit, e.g. 'cifar10*'.")] = "*",
+) -> None:
+    """List presets, data sets, models, methods or partitions."""
+    import fnmatch
+
+    lines = [(name, about) for name, about in _known(kind) if fnmatch.fnmatch(name, pattern)]
+    width = max((len(name) for name, _ in lines), default=0)
+    for name, about in lines:
+        typer.echo(f"{name:<{width}}  {about}".rstrip())
+    if not lines:
+        typer.echo(f"no {kind} with a name like {pattern!r}", err=True)
+
+
+def _known(kind: str) -> list[tuple[str, str]]:
+    if kind == "presets":
+        from semifl.experiments.presets import presets
+
+        return [(preset.name, preset.about) for preset in presets()]
+    from semifl import registry
+    from semifl.experiments import config
+
+    if kind == "partitions":
+        return [(name, _first_line(cls)) for name, cls in config.PARTITIONS.items()]
+    package = {"data": config.DATASETS, "models": config.MODELS, "methods": config.METHODS}[kind]
+    return [(name, _first_line(registry.load(package, name))) for name in registry.names(package)]
+
+
+def _first_line(thing: object) -> str:
+    return (thing.__doc__ or "").strip().splitlines()[0] if thing.__doc__ else ""

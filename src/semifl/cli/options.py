@@ -1,0 +1,52 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from semifl.experiments.config import Config
+
+What = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="The name of a preset, or a TOML file.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one value, e.g. method.threshold=0.9.")
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes that train clients [default: one per core].")
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+
+
+def load(what: str, settings: list[str] | None) -> Config:
+    """The configuration that a preset's or a file's name stands for, with the settings applied."""
+    from semifl.experiments import presets
+    from semifl.experiments.config import decode, override, read
+
+    looks_like_file = what.endswith(".toml") or "/" in what or Path(what).is_file()
+    table = read(Path(what)) if looks_like_file else presets.find(what).table
+    return decode(override(table, settings or []))
+
+
+def worker_count(workers: int | None) -> int:
+    return workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or os.cpu_count() or 1
+
+
+def device_name(device: str) -> str:
+    """What to compute on; auto takes the fastest there is."""
+    import torch
+
+    from semifl.errors import UserError
+
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        return next(name for name in ("cuda", "mps", "cpu") if available[name])
+    if device.split(":")[0] not in available:
+        raise UserError(f"--device {device!r} is not one of auto, cpu, cuda, mps")
+    if not available[device.split(":")[0]]:
+        raise UserError(f"--device {device}: this machine has none that torch can use")
+    return device

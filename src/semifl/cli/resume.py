@@ -1,0 +1,24 @@
+"""`semifl resume`: continue a run from its directory."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from semifl.cli import options
+
+
+def command(
+    directory: options.RunDir,
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Give the run another number of rounds.")] = None,
+    workers: options.Workers = None,
+    device: options.Device = "auto",
+) -> None:
+    """Continue a run that was interrupted, or give a finished one more rounds."""
+    from semifl.cli.display import display, finished, interrupted
+    from semifl.experiments.experiment import resume
+
+    with interrupted(directory), display() as watcher:
+        result = resume(directory, options.worker_count(workers), options.device_name(device), watcher, rounds)
+    finished(directory, result)

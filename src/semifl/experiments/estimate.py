@@ -1,0 +1,172 @@
+"""What a run will take, before anything is trained: a round is rehearsed with a few real steps and scaled up.
+
+The rehearsal runs the method's own code on sites that time the first steps of every fit and only count the rest, so
+it holds for any method. Clients are taken to be confident about everything, which is the most a round can cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from torch import Tensor
+
+from semifl.experiments.build import World
+from semifl.federation.local import LocalFederation, client_statistics
+from semifl.federation.sites import ClientSite, Place, ServerSite, grade_block
+from semifl.federation.tally import Tally, tensor_bytes
+from semifl.federation.workers import Here, threads
+from semifl.federation.world import Cohort, Reply, Round, Task, Update
+from semifl.learning.batchnorm import BatchNormStats
+from semifl.learning.evaluation import blocks
+from semifl.learning.network import Network
+from semifl.learning.targets import PseudoLabels
+from semifl.learning.training import Fit, Fitted, fit
+from semifl.learning.weights import Snapshot, Weights
+from semifl.randomness import Seed
+
+STEPS = 2  # timed of each fit, after one to warm up
+
+
+@dataclass
+class Estimate:
+    """Seconds of a round by phase, bytes, and what the whole run needs."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    bytes_down: int = 0
+    bytes_up: int = 0
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    minutes: float = 0.0
+
+    def add(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+
+def estimate(world: World, workers: int, device: str) -> Estimate:
+    """Rehearse one round."""
+    result = Estimate()
+    place = world.place(None, device)
+    config = world.config
+    server = _Server(place, world, result, workers)
+    federation = _Federation(place, len(world.division.clients), result, workers)
+    method = _confident(config.method.thing)
+    seed = Seed(config.run.seed).under("rehearsal")
+    server.seed = seed.under("server")
+    state = method.start(place.network.weights())
+    state = method.round(Round(1, 0.0, seed), state, server, federation)
+    run = config.run
+    labels_only = result.seconds.get("server", 0.0) if run.labels_only else 0.0
+    result.minutes = run.rounds * (sum(result.seconds.values()) + labels_only) / 60
+    result.memory_bytes = _memory(world, workers)
+    kept = federation.memory_bytes * min(2 * run.rounds, len(world.division.clients) * 2)
+    result.disk_bytes = tensor_bytes(state) * (4 if run.labels_only else 2) + tensor_bytes(state.weights) + kept
+    return result
+
+
+class _Server(ServerSite):
+    """A server that times instead of training to the end."""
+
+    def __init__(self, place: Place, world: World, result: Estimate, workers: int) -> None:
+        super().__init__(place, world.division.server, world.data.labels, Here(place), world.config.run.threads, Tally())
+        self._result, self._workers = result, workers
+
+    def fit(self, job: Fit) -> Fitted:
+        with threads(self._threads):
+            fitted, seconds = _timed_fit(self._place.network, job)
+        self._result.add("server", seconds)
+        return fitted
+
+    def statistics(self, weights: Weights) -> BatchNormStats:
+        began = time.perf_counter()
+        stats = super().statistics(weights)
+        self._result.add("statistics", time.perf_counter() - began)
+        return stats
+
+    def test(self, model: Snapshot) -> None:
+        for part, (images, _) in self._place.graded.items():
+            spans = blocks(len(images))
+            began = time.perf_counter()
+            with threads(1):
+                grade_block(self._place, model, (part, spans[0].start, spans[0].stop))
+            self._result.add("test", (time.perf_counter() - began) * len(spans) / self._workers)
+
+
+class _Client(ClientSite):
+    """A client that times instead of training to the end, and labels one block."""
+
+    seconds = 0.0
+
+    def fit(self, job: Fit) -> Fitted:
+        fitted, seconds = _timed_fit(self._place.network, job)
+        self.seconds += seconds
+        return fitted
+
+    def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
+        began = time.perf_counter()
+        pseudo = super().pseudo_labels(model, images)
+        self.seconds += time.perf_counter() - began
+        return pseudo
+
+
+class _Federation(LocalFederation):
+    """A federation whose cohort is one client, counted for all."""
+
+    def __init__(self, place: Place, size: int, result: Estimate, workers: int) -> None:
+        super().__init__(Here(place), size, Tally())
+        self._place, self._result, self._workers = place, result, workers
+        self.memory_bytes = 0
+
+    def each(self, cohort: Cohort, task: Task, message: Any, t: Round) -> Iterator[Reply]:
+        # The client with the median number of pictures stands for everyone.
+        order = self._place.holdings.counts[list(cohort)].argsort()
+        typical = cohort[int(order[len(cohort) // 2])]
+        site = _Client(self._place, typical, t.seed.under("client", typical), None)
+        with threads(1):
+            update: Update | None = task(site, message, t)
+        self._result.add("clients", site.seconds * len(cohort) / min(self._workers, len(cohort)))
+        self._result.bytes_down += tensor_bytes(message) * len(cohort)
+        if update is not None:
+            self._result.bytes_up += tensor_bytes(update.payload) * len(cohort)
+            self.memory_bytes = tensor_bytes(update.memory)
+        yield Reply(typical, update, "trained" if update else "abstained", "", site.signals)
+
+    def statistics(self, weights: Weights, of: Cohort) -> Iterator[BatchNormStats]:
+        if of:
+            began = time.perf_counter()
+            with threads(1):
+                yield client_statistics(self._place, weights, of[0])
+            self._result.add("statistics", (time.perf_counter() - began) * len(of) / min(self._workers, len(of)))
+
+
+def _timed_fit(network: Network, job: Fit) -> tuple[Fitted, float]:
+    """A few steps of the job and the seconds that all of it would take."""
+    began = time.perf_counter()
+    remaining = iter(job.batches)
+    first = list(islice(remaining, STEPS + 1))
+    count = len(first) + sum(1 for _ in remaining)
+    making_views = time.perf_counter() - began
+    fit(network, dataclasses.replace(job, batches=first[:1]))
+    began = time.perf_counter()
+    timed = first[1:] or first
+    fitted = fit(network, dataclasses.replace(job, batches=timed))
+    return fitted, making_views + (time.perf_counter() - began) * count / len(timed)
+
+
+def _confident(method: Any) -> Any:
+    """The method with clients that keep everything, if it has a threshold."""
+    return dataclasses.replace(method, threshold=0.0) if hasattr(method, "threshold") else method
+
+
+def _memory(world: World, workers: int) -> int:
+    """This process as it is now, and as much without the data for every worker."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    data = tensor_bytes((world.data.images, world.data.test_images))
+    return own + (workers * max(own - data, 0) if workers > 1 else 0)

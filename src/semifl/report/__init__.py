@@ -1,0 +1,1 @@
+"""Run directories in, pictures and pages out; no torch here."""
