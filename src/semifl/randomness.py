@@ -27,11 +27,11 @@ class Seed:
         return Seed(self.value, self.path + steps)
 
     def at(self, *steps: Step) -> torch.Generator:
-        """A torch generator for the address below this place; always on the CPU, so every device sees the same draws."""
+        """A torch generator for the address below this place; on the CPU, so every device sees the same draws."""
         return torch.Generator().manual_seed(self.under(*steps).number())
 
     def numpy_at(self, *steps: Step) -> np.random.Generator:
-        """A NumPy generator for the same addresses, for the laws torch cannot draw from a generator (Beta, Dirichlet)."""
+        """A NumPy generator for the same addresses, for laws torch cannot draw from a generator (Beta, Dirichlet)."""
         return np.random.Generator(np.random.PCG64(self.under(*steps).number()))
 
     def number(self) -> int:

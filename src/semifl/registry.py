@@ -1,4 +1,4 @@
-"""Open sets: a plural folder is its own registry. Drop a file in and everybody knows it; nothing is registered by hand."""
+"""Open sets: a plural folder is its own registry. Drop a file in and everybody knows it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ def load(package: str, name: str) -> ModuleType:
 
 
 def find(package: str, name: str, key: str) -> Any:
-    """What `name` (the value of the configuration `key`) stands for: a class of the folder, or the user's `module:thing`."""
+    """What `name`, the value of `key`, stands for: a class of the folder, or the user's own `module:thing`."""
     if ":" in name:
         return _import_user(name, key)
     if name not in names(package):
-        raise UserError(f"{key} = {name!r} is not one of {', '.join(names(package))}{did_you_mean(name, names(package))}")
+        raise UserError(
+            f"{key} = {name!r} is not one of {', '.join(names(package))}{did_you_mean(name, names(package))}"
+        )
     module = load(package, name)
     wanted = name.replace("_", "")
     for attribute, value in vars(module).items():  # the class is named as its file: wide_resnet → WideResNet

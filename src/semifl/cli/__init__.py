@@ -17,9 +17,10 @@ from semifl.registry import did_you_mean
 
 # Words people try first, and the verb they mean.
 OTHER_WORDS = {
-    "train": "run", "start": "run", "continue": "resume", "restart": "resume", "ls": "list", "info": "show", "cat": "show",
+    "train": "run", "start": "run", "continue": "resume", "restart": "resume", "ls": "list", "info": "show",
     "download": "data get", "get": "data get", "fetch": "data get", "datasets": "list data", "presets": "list presets",
-    "test": "evaluate", "eval": "evaluate", "infer": "predict", "classify": "predict", "estimate": "check", "help": "--help",
+    "test": "evaluate", "eval": "evaluate", "infer": "predict", "classify": "predict", "estimate": "check",
+    "help": "--help",
 }  # fmt: skip
 
 app = typer.Typer(
@@ -50,7 +51,7 @@ def options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    # Threads that wait for each other by spinning can be a hundred times slower as soon as another program wants a core.
+    # Threads that wait for each other by spinning get a hundred times slower when another program wants a core.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.exit(invoke(sys.argv[1:] if arguments is None else list(arguments)))
 

@@ -83,4 +83,6 @@ def finished(directory: Path, result: Record) -> None:
     if labels_only is not None:
         typer.echo(f"labels only  {labels_only:.1f} %  the clients brought {accuracy - labels_only:+.1f} points")
     picture = draw_curves(directory)
-    typer.echo(f"run          {directory}  ({result['rounds']} rounds, {result['seconds']:.0f} s; picture: {picture.name})")
+    typer.echo(
+        f"run          {directory}  ({result['rounds']} rounds, {result['seconds']:.0f} s; picture: {picture.name})"
+    )

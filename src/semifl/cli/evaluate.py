@@ -32,11 +32,18 @@ def command(
         for label, name in enumerate(model.facts.class_names)
         if int(per_class[label])
     }
-    facts = {"pictures": score.count, "accuracy": score.accuracy, "balanced_accuracy": score.balanced_accuracy, "loss": score.loss}
+    facts = {
+        "pictures": score.count,
+        "accuracy": score.accuracy,
+        "balanced_accuracy": score.balanced_accuracy,
+        "loss": score.loss,
+    }
     if as_json:
         typer.echo(json.dumps({**facts, "classes": classes, "confusion": score.confusion.tolist()}))
         return
-    typer.echo(f"{score.count} pictures, accuracy {score.accuracy:.2f} %, balanced accuracy {score.balanced_accuracy:.2f} %")
+    typer.echo(
+        f"{score.count} pictures, accuracy {score.accuracy:.2f} %, balanced accuracy {score.balanced_accuracy:.2f} %"
+    )
     for name, accuracy in classes.items():
         typer.echo(f"  {name}: {accuracy:.1f} %")
 
@@ -53,7 +60,7 @@ def _from_run(run: Path) -> tuple[Any, Any]:
 def _from_folder(folder: Path, model: Any) -> tuple[Any, Any]:
     import torch
 
-    from semifl.data.pictures import decode, picture_files
+    from semifl.data.pictures import decode, pictures_below
 
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
@@ -63,7 +70,7 @@ def _from_folder(folder: Path, model: Any) -> tuple[Any, Any]:
     if unknown or not given:
         what = f"class {unknown[0]!r}, which the model does not know" if unknown else "no folders named by class"
         raise UserError(f"{folder} has {what}; the model knows {', '.join(names)}")
-    pairs = [(path, names.index(name)) for name in given for path in picture_files(folder / name)]
+    pairs = [(path, names.index(name)) for name in given for path in pictures_below(folder / name)]
     if not pairs:
         raise UserError(f"{folder} holds no pictures")
     images = [decode(path, model.facts.size, model.facts.channels) for path, _ in pairs]

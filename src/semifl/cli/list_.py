@@ -30,10 +30,11 @@ def _known(kind: str) -> list[tuple[str, str]]:
 
         return [(preset.name, preset.about) for preset in presets()]
     from semifl import registry
+    from semifl.data.partition import PARTITIONS
     from semifl.experiments import config
 
     if kind == "partitions":
-        return [(name, _first_line(cls)) for name, cls in config.PARTITIONS.items()]
+        return [(name, _first_line(cls)) for name, cls in PARTITIONS.items()]
     package = {"data": config.DATASETS, "models": config.MODELS, "methods": config.METHODS}[kind]
     return [(name, _first_line(registry.load(package, name))) for name in registry.names(package)]
 

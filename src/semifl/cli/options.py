@@ -33,7 +33,9 @@ def load(what: str, settings: list[str] | None) -> Config:
 
 
 def worker_count(workers: int | None) -> int:
-    return workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or os.cpu_count() or 1
+    return (
+        workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or os.cpu_count() or 1
+    )
 
 
 def device_name(device: str) -> str:

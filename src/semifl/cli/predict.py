@@ -58,10 +58,10 @@ def _write_csv(predictions: Iterable[Any]) -> int:
 
 
 def _files(pictures: list[Path]) -> Iterator[Path]:
-    from semifl.data.pictures import picture_files
+    from semifl.data.pictures import pictures_below
 
     for path in pictures:
         if path.is_dir():
-            yield from picture_files(path)
+            yield from pictures_below(path)
         else:
             yield path

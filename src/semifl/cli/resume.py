@@ -11,7 +11,9 @@ from semifl.cli import options
 
 def command(
     directory: options.RunDir,
-    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Give the run another number of rounds.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="Give the run another number of rounds.")
+    ] = None,
     workers: options.Workers = None,
     device: options.Device = "auto",
 ) -> None:

@@ -38,4 +38,6 @@ def _show_run(directory: Path) -> None:
         typer.echo(json.dumps(result, indent=1))
     else:
         last = f", accuracy {rounds[-1]['accuracy']:.1f} %" if rounds else ""
-        typer.echo(f"unfinished: {len(rounds)} of {config.run.rounds} rounds{last}; go on with: semifl resume {directory}")
+        typer.echo(
+            f"unfinished: {len(rounds)} of {config.run.rounds} rounds{last}; go on with: semifl resume {directory}"
+        )

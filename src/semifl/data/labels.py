@@ -32,7 +32,9 @@ def balanced_draw(labels: Tensor, count: int, class_names: Sequence[str], seed: 
     return torch.cat(chosen).sort().values
 
 
-def hold_out(positions: Tensor, labels: Tensor, share: float, class_names: Sequence[str], seed: Seed) -> tuple[Tensor, Tensor]:
+def hold_out(
+    positions: Tensor, labels: Tensor, share: float, class_names: Sequence[str], seed: Seed
+) -> tuple[Tensor, Tensor]:
     """Split labeled positions into (training, validation), about `share` of every class going to validation."""
     kept, held = [], []
     for label, name in enumerate(class_names):

@@ -1,4 +1,4 @@
-"""Who holds what: four ways to divide unlabeled pictures among clients, each without a loop over pictures or clients."""
+"""Who holds what: four ways to divide unlabeled pictures among clients, none with a loop over pictures or clients."""
 
 from __future__ import annotations
 
@@ -169,9 +169,13 @@ class Site:
 
     def divide(self, data: Dataset, positions: Tensor, clients: int, seed: Seed) -> Holdings:
         if data.site_of is None:
-            raise UserError('data.partition.name = "site" needs data that come by site, such as folders clients/<site>/')
+            raise UserError(
+                'data.partition.name = "site" needs data that come by site, such as folders clients/<site>/'
+            )
         if clients != len(data.sites):
-            raise UserError(f"data.clients = {clients}, but the data come from {len(data.sites)} sites: leave data.clients out")
+            raise UserError(
+                f"data.clients = {clients}, but the data come from {len(data.sites)} sites: leave data.clients out"
+            )
         return Holdings.of(positions, data.site_of[positions], clients)
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -58,6 +58,20 @@ def decode(source: Path | BinaryIO, size: int, channels: int | None = None) -> T
     return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
 
 
+def pictures_below(folder: Path) -> list[Path]:
+    """Every file with a picture's suffix that is not hidden, in an order that does not depend on the file system."""
+    found = []
+    for at, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [os.path.join(at, name) for name in files if _is_picture(name)]  # noqa: PTH118  (a Path each is slow)
+    return [Path(name) for name in sorted(found, key=os.fsencode)]
+
+
+def refuse(error: OSError) -> NoReturn:
+    """A folder that cannot be listed."""
+    raise UserError(f"{error.filename} cannot be read ({error.strerror}): check its permissions.") from error
+
+
 class Decoded(NamedTuple):
     """Many pictures, and the positions of those that could not be read and were left out."""
 
@@ -105,6 +119,11 @@ def decode_all(
         readable[skipped] = False
         images = images[readable]
     return Decoded(images if coloured else images[:, :1].clone(), tuple(skipped))
+
+
+def _is_picture(name: str) -> bool:
+    # macOS leaves a hidden "._name.jpg" beside pictures on foreign disks; it is none.
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES  # noqa: PTH122
 
 
 def _upright(picture: Image.Image) -> Image.Image:

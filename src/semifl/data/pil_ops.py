@@ -5,7 +5,7 @@ that a batch costs a few passes over memory instead of one call per picture:
 
 - TABLES map each pixel value by itself: a look-up table per picture and channel, all applied by one gather;
 - MATRICES move pixels: an affine map per picture, all applied by one nearest-neighbour gather;
-- FILTERS look at channels or neighbours and work on the pictures that drew them.
+- FILTERS look at channels or neighbours, or are a few bit operations, and work on the pictures that drew them.
 
 Pillow's rules are its own: enhancements blend in float32 and truncate, nearest affine maps run in 16.16 fixed
 point, and equalize steps in whole pixels. They are followed here because published numbers were made with them.
@@ -144,20 +144,6 @@ def _equalize(images: Tensor, _: Tensor) -> Tensor:
     return table.where(step > 0, LEVELS).to(torch.uint8)
 
 
-def _invert(images: Tensor, _: Tensor) -> Tensor:
-    return (255 - LEVELS).to(torch.uint8).expand(len(images), 1, 256)
-
-
-def _posterize(_: Tensor, bits: Tensor) -> Tensor:
-    """Keep floor(bits) bits, at most 8."""
-    lost = 8 - bits.floor().clamp(max=8).int()[:, None, None]
-    return (LEVELS.int() >> lost << lost).to(torch.uint8)
-
-
-def _solarize(_: Tensor, threshold: Tensor) -> Tensor:
-    return torch.where(threshold[:, None, None] > LEVELS, LEVELS, 255 - LEVELS).to(torch.uint8)
-
-
 def _rotate(images: Tensor, degrees: Tensor) -> Tensor:
     """Counter-clockwise about the middle of the picture."""
     middle = images.shape[-1] / 2
@@ -194,6 +180,22 @@ def _matrix_with(entry: Tensor, at: int) -> Tensor:
 
 def _identity(images: Tensor, _: Tensor) -> Tensor:
     return images
+
+
+def _invert(images: Tensor, _: Tensor) -> Tensor:
+    return 255 - images
+
+
+def _posterize(images: Tensor, bits: Tensor) -> Tensor:
+    """Keep floor(bits) bits, at most 8."""
+    lost = 8 - bits.floor().clamp(max=8).int()
+    return images & (255 >> lost << lost).to(torch.uint8)[:, None, None, None]
+
+
+def _solarize(images: Tensor, threshold: Tensor) -> Tensor:
+    """Invert from the threshold on."""
+    lowest = threshold.ceil().short()[:, None, None, None]  # 256 inverts nothing
+    return images ^ (images >= lowest).to(torch.uint8).mul_(255)
 
 
 def _color(images: Tensor, factor: Tensor) -> Tensor:
@@ -242,9 +244,6 @@ TABLES: dict[str, Operation] = {
     "brightness": _brightness,
     "contrast": _contrast,
     "equalize": _equalize,
-    "invert": _invert,
-    "posterize": _posterize,
-    "solarize": _solarize,
 }
 MATRICES: dict[str, Operation] = {
     "rotate": _rotate,
@@ -259,6 +258,9 @@ FILTERS: dict[str, Operation] = {
     "color": _color,
     "grey_from": _grey_from,
     "identity": _identity,
+    "invert": _invert,
+    "posterize": _posterize,
     "sharpness": _sharpness,
+    "solarize": _solarize,
 }
 OPERATIONS: tuple[str, ...] = (*TABLES, *MATRICES, *FILTERS)

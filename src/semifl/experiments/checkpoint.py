@@ -69,7 +69,8 @@ class Checkpoints:
             metadata = file.metadata() or {}
             if metadata.get("format") != str(FORMAT):
                 raise UserError(
-                    f"{path} has format {metadata.get('format')}, this version reads {FORMAT}: use the version that wrote it"
+                    f"{path} has format {metadata.get('format')}, this version reads {FORMAT}: "
+                    "use the version that wrote it"
                 )
             names = sorted(file.keys(), key=int)
             tensors = [file.get_tensor(name) for name in names]
@@ -86,5 +87,6 @@ class Checkpoints:
 def _checksum(skeleton: str, tensors: list[Tensor]) -> str:
     digest = hashlib.sha256(skeleton.encode())
     for tensor in tensors:
-        digest.update(tensor.view(-1).view(torch.uint8).numpy())
+        content: Any = tensor.view(-1).view(torch.uint8).numpy()
+        digest.update(content)
     return digest.hexdigest()

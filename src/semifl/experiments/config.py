@@ -1,6 +1,6 @@
 """The configuration of an experiment: frozen dataclasses are the schema, TOML comes in and goes out, strictly.
 
-A section with a `name` (data, data.partition, model, method) takes the other keys of the class that the name stands for.
+A section with a `name` (data, data.partition, model, method) takes the keys of the class that the name stands for.
 """
 
 from __future__ import annotations
@@ -166,7 +166,9 @@ def decode(table: Table) -> Config:
         model_keys=model_keys,
     )
     if config.stop.patience and not config.split.validation:
-        raise UserError("stop.patience needs data.validation: a part of the labels to tell whether the model still improves")
+        raise UserError(
+            "stop.patience needs data.validation: a part of the labels to tell whether the model still improves"
+        )
     return config
 
 

@@ -74,7 +74,9 @@ class _Server(ServerSite):
     """A server that times instead of training to the end."""
 
     def __init__(self, place: Place, world: World, result: Estimate, workers: int) -> None:
-        super().__init__(place, world.division.server, world.data.labels, Here(place), world.config.run.threads, Tally())
+        super().__init__(
+            place, world.division.server, world.data.labels, Here(place), world.config.run.threads, Tally()
+        )
         self._result, self._workers = result, workers
 
     def fit(self, job: Fit) -> Fitted:

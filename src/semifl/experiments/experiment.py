@@ -1,4 +1,4 @@
-"""The loop: rounds of a method on a world, recorded and checkpointed, from a fresh start or from where a run was left."""
+"""The loop: rounds of a method on a world, recorded and checkpointed, from the start or from where a run was left."""
 
 from __future__ import annotations
 
@@ -220,7 +220,12 @@ def _save(stage: Stage, record: Record) -> None:
     """The tested model becomes model.safetensors."""
     config = stage.world.config
     assert stage.tally.tested is not None
-    about = {"method": config.method.name, "dataset": config.data.name, "round": record["round"], "accuracy": record["accuracy"]}
+    about = {
+        "method": config.method.name,
+        "dataset": config.data.name,
+        "round": record["round"],
+        "accuracy": record["accuracy"],
+    }
     save_model(stage.directory.model, stage.world, stage.place.network, stage.tally.tested, about)
 
 
@@ -238,7 +243,8 @@ def summary(config: Config, records: list[Record], labels_only: Score | None, fi
     """What result.json says; the last record is the final model, which competes for the best as one more round."""
     final = records[-1]
     by_test = max(records, key=lambda record: record["accuracy"])
-    best = max(records, key=lambda record: record.get("validation_accuracy", record["accuracy"]))
+    chooser = "validation_accuracy" if "validation_accuracy" in final else "accuracy"
+    best = max(records, key=lambda record: float(record[chooser]))
     seconds = [record["seconds"]["total"] for record in records[:-1]]
     return {
         "method": config.method.name,

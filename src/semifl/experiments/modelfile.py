@@ -1,4 +1,4 @@
-"""A trained model as one .safetensors file that says by itself what it is: classes, picture size, normalisation, architecture."""
+"""A trained model as one .safetensors file that says by itself what it is: classes, picture size, architecture."""
 
 from __future__ import annotations
 
@@ -56,9 +56,12 @@ def load_model(path: Path, device: str = "cpu") -> TrainedModel:
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is not a model written by semifl") from error
     if about["format"] != FORMAT:
-        raise UserError(f"{path} has format {about['format']}, this version reads {FORMAT}: use the version that wrote it")
-    raw = about["facts"]
-    facts = Facts(**{key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()})
+        raise UserError(
+            f"{path} has format {about['format']}, this version reads {FORMAT}: use the version that wrote it"
+        )
+    raw: dict[str, Any] = about["facts"]
+    plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+    facts = Facts(**plain)
     config = decode({"model": about["model"]})
     module = build_model(config.model.thing, config.model_keys, facts, 0, WarmStart())
     try:

@@ -40,7 +40,9 @@ class RunDirectory:
 
     def create(self, config: Config) -> None:
         if (self.path / "config.toml").exists():
-            raise UserError(f"{self.path} already holds a run: continue it with 'semifl resume {self.path}' or choose another --out")
+            raise UserError(
+                f"{self.path} already holds a run: continue it with 'semifl resume {self.path}' or choose another --out"
+            )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             replace_text(self.path / "environment.json", json.dumps(environment(), indent=1) + "\n")
@@ -96,7 +98,7 @@ class RunDirectory:
 
 
 def round_record(t: Round, tally: Tally, update_norm: float, digest: str) -> Record:
-    """One line of rounds.jsonl. Everything but `seconds` is part of the promise that the same seed gives the same bits."""
+    """One line of rounds.jsonl. All but `seconds` is part of the promise that the same seed gives the same bits."""
     replies = tally.replies
     outcomes = {
         name: [reply.client for reply in replies if reply.outcome == name]
@@ -129,7 +131,7 @@ def _signals(tally: Tally) -> Record:
     facts = [reply.facts for reply in tally.replies if reply.facts]
 
     def total(name: str) -> float:
-        return sum(fact.get(name, 0) for fact in facts)
+        return float(sum(fact.get(name, 0) for fact in facts))
 
     histogram = [sum(counts) for counts in zip(*(fact["classes"] for fact in facts), strict=True)] if facts else []
     return {
@@ -144,7 +146,8 @@ def _signals(tally: Tally) -> Record:
 
 def _mean_fact(tally: Tally, name: str) -> float | None:
     """The mean over clients of something their training measured, by number of examples."""
-    pairs = [(reply.update.facts[name], reply.update.examples) for reply in tally.replies if reply.update and name in reply.update.facts]
+    updates = [reply.update for reply in tally.replies if reply.update and name in reply.update.facts]
+    pairs = [(update.facts[name], update.examples) for update in updates]
     return _ratio(sum(value * examples for value, examples in pairs), sum(examples for _, examples in pairs))
 
 

@@ -42,7 +42,7 @@ class Mailbox:
             end += -(-view.nbytes // ALIGN) * ALIGN
         grown = end > len(self._store)
         if grown:
-            self._store = torch.empty(end, dtype=torch.uint8).share_memory_()
+            self._store = torch.empty(end, dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
         memory = self._store.numpy()
         for (start, length), view in zip(spans, views, strict=True):
             memory[start : start + length] = np.frombuffer(view, dtype=np.uint8)
@@ -64,7 +64,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, thing: Any) -> Any:
         if not isinstance(thing, Tensor):
             return NotImplemented
-        flat = thing.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+        flat: Any = thing.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
         return _tensor, (pickle.PickleBuffer(flat), thing.dtype, tuple(thing.shape))
 
 

@@ -51,7 +51,7 @@ class Place:
         """Move the tensors to shared memory, once, so that workers can see them without a copy."""
         pairs = [tensor for pair in self.graded.values() for tensor in pair]
         for tensor in (self.images, self.holdings.order, self.holdings.offsets, self.hidden_labels, *pairs):
-            tensor.share_memory_()
+            tensor.share_memory_()  # type: ignore[no-untyped-call]
 
 
 def infer(place: Place, model: Snapshot, images: Tensor) -> Iterator[Tensor]:
@@ -71,7 +71,7 @@ def statistics_of(place: Place, weights: Weights, images: Tensor) -> BatchNormSt
 
 
 class ClientSite:
-    """One client in one round. It has no attribute for labels; what it counts may be judged by the simulation's oracle."""
+    """One client in one round: no attribute for labels, though the simulation's oracle may judge what it counts."""
 
     def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None) -> None:
         self._place = place
@@ -102,7 +102,9 @@ class ClientSite:
 class ServerSite:
     """The server: fits with its configured number of threads; scoring is shared out to the pool."""
 
-    def __init__(self, place: Place, positions: Tensor, labels: Tensor, pool: Pool, thread_count: int, tally: Tally) -> None:
+    def __init__(
+        self, place: Place, positions: Tensor, labels: Tensor, pool: Pool, thread_count: int, tally: Tally
+    ) -> None:
         self._place = place
         self._pool = pool
         self._threads = thread_count
@@ -139,7 +141,7 @@ class ServerSite:
         """Score a model on a labeled part of the data, in fixed blocks, wherever there is room."""
         spans = [(part, block.start, block.stop) for block in blocks(len(self._place.graded[part][0]))]
         with self._tally.phase("test"):
-            scores = list(self._pool.run(grade_block, model, spans))
+            scores: list[Score] = list(self._pool.run(grade_block, model, spans))
         return sum(scores[1:], scores[0])
 
 
@@ -148,5 +150,3 @@ def grade_block(place: Place, model: Snapshot, span: tuple[str, int, int]) -> Sc
     images, labels = place.graded[part]
     (logits,) = infer(place, model, images[start:stop])
     return score(logits.cpu(), labels[start:stop])
-
-

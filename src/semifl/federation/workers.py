@@ -114,7 +114,7 @@ class Workers:
             worker.stop()
 
     def _hand_out(self, waiting: deque[int], items: Sequence[Any], limit: int) -> None:
-        """Give the next jobs to whoever has the fewest; the limit keeps early results from piling up behind a slow one."""
+        """Give the next jobs to whoever has the fewest; the limit keeps results from piling up behind a slow one."""
         while waiting and waiting[0] < limit:
             worker = min(self._team, key=lambda each: len(each.in_hand))
             if len(worker.in_hand) >= AHEAD:
@@ -124,7 +124,7 @@ class Workers:
 
     def _ready(self) -> list[_Worker]:
         busy = {worker.pipe: worker for worker in self._team if worker.in_hand}
-        return [busy[pipe] for pipe in multiprocessing.connection.wait(list(busy))]  # type: ignore[index]
+        return [busy[pipe] for pipe in multiprocessing.connection.wait(list(busy))]
 
     def _replace(self, worker: _Worker, job: Job, letter: Letter) -> None:
         worker.stop()

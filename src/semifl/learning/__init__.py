@@ -1,1 +1,1 @@
-"""Weights, the one training loop, static BatchNorm, pseudo-label targets and scores; knows no data set and no client."""
+"""Weights, the one training loop, static BatchNorm, pseudo-labels and scores; knows no data set and no client."""

@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 class Moments(NamedTuple):
     """Of the values that met one layer: how many per channel, their mean and unbiased variance (float64)."""
 
-    count: int
+    number: int
     mean: Tensor
     var: Tensor
 
@@ -31,7 +31,7 @@ def layers(module: nn.Module) -> dict[str, _BatchNorm]:
 
 
 def stop_tracking(module: nn.Module) -> None:
-    """Make every BatchNorm layer use batch statistics in training mode and its buffers in evaluation mode, tracking nothing."""
+    """Make BatchNorm use batch statistics in training mode and its buffers in evaluation mode, tracking nothing."""
     for layer in layers(module).values():
         if layer.running_mean is None:  # built without buffers: give it some, or it could never use pooled statistics
             layer.register_buffer("running_mean", torch.zeros(layer.num_features))
@@ -71,10 +71,10 @@ def pool(parts: Iterable[BatchNormStats]) -> BatchNormStats:
 
 
 def _pool_layer(parts: list[Moments]) -> Moments:
-    count = sum(part.count for part in parts)
-    mean = sum((part.count * part.mean for part in parts[1:]), parts[0].count * parts[0].mean) / count
-    spread = [(part.count - 1) * part.var + part.count * (part.mean - mean) ** 2 for part in parts]
-    return Moments(count, mean, sum(spread[1:], spread[0]) / (count - 1))
+    number = sum(part.number for part in parts)
+    mean = sum((part.number * part.mean for part in parts[1:]), parts[0].number * parts[0].mean) / number
+    spread = [(part.number - 1) * part.var + part.number * (part.mean - mean) ** 2 for part in parts]
+    return Moments(number, mean, sum(spread[1:], spread[0]) / (number - 1))
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def _recording(module: nn.Module) -> Iterator[Any]:
                 layer.momentum, layer.track_running_stats = before[name]
 
 
-def _moments(count: int, layer: _BatchNorm) -> Moments:
+def _moments(number: int, layer: _BatchNorm) -> Moments:
     assert layer.running_mean is not None
     assert layer.running_var is not None
-    return Moments(count, layer.running_mean.detach().double().cpu(), layer.running_var.detach().double().cpu())
+    return Moments(number, layer.running_mean.detach().double().cpu(), layer.running_var.detach().double().cpu())

@@ -1,4 +1,4 @@
-"""Scores of a model on labeled pictures, in fixed blocks that are reduced in order so that bits never depend on who computed them."""
+"""Scores of a model on labeled pictures, in fixed blocks reduced in order: bits never depend on who computed them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BLOCK = 250  # pictures per inference batch, for labelling, statistics and evalu
 
 
 def blocks(count: int, size: int = BLOCK) -> list[slice]:
-    """Cut `count` pictures into blocks; a last block of one joins the one before (BatchNorm cannot normalise one picture)."""
+    """Cut `count` pictures into blocks; a last one of a single picture joins the one before, for BatchNorm's sake."""
     starts = list(range(0, count, size))
     if len(starts) > 1 and count - starts[-1] == 1:
         starts.pop()

@@ -29,7 +29,7 @@ def average(weighted: Iterable[tuple[Weights, float]]) -> Weights | None:
     for weights, weight in weighted:
         if not total:
             names = list(weights)
-            total = torch._foreach_mul(list(weights.values()), weight)
+            total = list(torch._foreach_mul(list(weights.values()), weight))
         else:
             torch._foreach_add_(total, [weights[name] for name in names], alpha=weight)
         mass += weight
@@ -39,7 +39,9 @@ def average(weighted: Iterable[tuple[Weights, float]]) -> Weights | None:
     return dict(zip(names, total, strict=True))
 
 
-def momentum_step(start: Weights, target: Weights | None, velocity: Weights, momentum: float) -> tuple[Weights, Weights]:
+def momentum_step(
+    start: Weights, target: Weights | None, velocity: Weights, momentum: float
+) -> tuple[Weights, Weights]:
     """One SGD step of rate 1 from `start`, the gradient being `start − target`; without a target nothing moves.
 
     With momentum 0 the result is the target itself, as in the paper's Algorithm 1.

@@ -49,7 +49,7 @@ class ClientBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class SemiFL:
-    """Algorithm 1. Defaults are the paper's text and table; the options in quotes name where the released program differs."""
+    """Algorithm 1. Defaults are the paper's text and table; options exist where the released program differs."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
@@ -78,7 +78,12 @@ class SemiFL:
     cohort_rounding: Literal["floor", "ceil"] = "floor"  # of C·M
 
     def __post_init__(self) -> None:
-        for name, low, high in (("threshold", 0, 1), ("activity_rate", 0, 1), ("momentum", 0, 1), ("server_momentum", 0, 1)):
+        for name, low, high in (
+            ("threshold", 0, 1),
+            ("activity_rate", 0, 1),
+            ("momentum", 0, 1),
+            ("server_momentum", 0, 1),
+        ):
             if not low <= getattr(self, name) <= high:
                 raise ValueError(f"{name} must lie between {low} and {high}, not {getattr(self, name)}")
         for name in ("client_epochs", "server_epochs", "client_batch", "server_batch"):
@@ -204,7 +209,7 @@ class SemiFL:
             yield ClientBatch(strong_views[cut], mixed[cut], y[fix[cut]], y[partner[cut]], λ)
 
     def weak_pair(self, client: Client, fix: Tensor, partner: Tensor, seed: Seed) -> tuple[Tensor, Tensor]:
-        """α of both halves of each mixture: α(λ a + (1−λ) b) is the mixture of two views with the same crop and flip."""
+        """α of both halves of each mixture: α(λ a + (1−λ) b) is the mixture of two views with one crop and flip."""
         facts = client.facts
         draws = partner_draws = draw_weak(len(fix), facts.size, facts.may_flip, seed.at("weak"))
         if self.mix_view == "own":

@@ -1,1 +1,1 @@
-"""Architectures, one file each: a frozen dataclass of settings whose `build` gives a module, images in and logits out."""
+"""Architectures, one file each: a frozen dataclass whose `build` gives a module, images in and logits out."""

@@ -37,7 +37,9 @@ class _Block(nn.Module):
         self.conv2 = conv(outputs, outputs, 3)
         self.norm2 = norm_layer(norm, outputs)
         same = inputs == outputs and stride == 1
-        self.shortcut = nn.Identity() if same else nn.Sequential(conv(inputs, outputs, 1, stride), norm_layer(norm, outputs))
+        self.shortcut = (
+            nn.Identity() if same else nn.Sequential(conv(inputs, outputs, 1, stride), norm_layer(norm, outputs))
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))

@@ -33,7 +33,13 @@ class WideResNet:
                 stride = 2 if stage > 0 and block == 0 else 1
                 layers.append(_Block(inputs, outputs, stride, self.norm))
                 inputs = outputs
-        head = [norm_layer(self.norm, inputs), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)]
+        head = [
+            norm_layer(self.norm, inputs),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(inputs, classes),
+        ]
         return initialise(nn.Sequential(*layers, *head))
 
 

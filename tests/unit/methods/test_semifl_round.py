@@ -1,12 +1,13 @@
 """One full SemiFL round against an independent straight-line computation in NumPy float64.
 
-The toy world has pictures of one colour each, so that a crop or flip changes nothing and a picture is three numbers. The
-model is BatchNorm over those three and a linear layer. The strong view is replaced by the negative of the picture; the real
-ones are tested against PIL elsewhere. Only the random draws are shared with the program, through their addresses.
+The toy world has pictures of one colour each, so that a crop or flip changes nothing and a picture is three numbers.
+The model is BatchNorm over those three and a linear layer. The strong view is replaced by the negative of the picture;
+the real ones are tested against PIL elsewhere. Only the random draws are shared with the program, by their addresses.
 """
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +114,7 @@ def cuts(n: int, size: int) -> list[slice]:
     edges = [*range(0, n, size), n]
     if len(edges) > 2 and edges[-1] - edges[-2] == 1:
         edges.pop(-2)
-    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(a, b) for a, b in pairwise(edges)]
 
 
 def perm(n: int, seed: Seed, *address: str | int) -> np.ndarray:
@@ -131,7 +132,13 @@ def straight_server(model: Straight, place: Place, method: SemiFL, lr: float, se
 
 
 def straight_client(
-    start: Straight, x: np.ndarray, negative: np.ndarray, stats: tuple[np.ndarray, np.ndarray], method: SemiFL, lr: float, seed: Seed
+    start: Straight,
+    x: np.ndarray,
+    negative: np.ndarray,
+    stats: tuple[np.ndarray, np.ndarray],
+    method: SemiFL,
+    lr: float,
+    seed: Seed,
 ) -> Straight | None:
     prob = start.infer(x, *stats)
     y, keep = prob.argmax(axis=1), np.flatnonzero(prob.max(axis=1) >= method.threshold)
@@ -228,7 +235,7 @@ def test_without_mixup_and_momentum_the_average_itself_is_the_new_model(place: P
 
 
 def test_a_round_in_which_all_abstain_is_a_fine_tune_and_leaves_the_velocity_alone(place: Place) -> None:
-    warm = list(play(place, METHOD, rounds=1))[0][0]
+    warm, *_ = next(iter(play(place, METHOD, rounds=1)))
     method = replace(METHOD, threshold=1.0)
     for state, W, _, trained, tally in play(place, method, rounds=1):
         assert trained == 0

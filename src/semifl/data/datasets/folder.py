@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn
+from typing import Literal, NamedTuple
 
 import torch
 
 from semifl.data.cache import keep, recall
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, moments
 from semifl.data.files import home
-from semifl.data.pictures import SUFFIXES, Decoded, UnreadableError, decode_all
+from semifl.data.pictures import SUFFIXES, Decoded, UnreadableError, decode_all, pictures_below, refuse
 from semifl.data.progress import Progress, bar
 from semifl.errors import UserError
 
@@ -55,7 +55,7 @@ class Folder:
             Entry(part, group, path)
             for part, names in groups.items()
             for group in names
-            for path in _pictures_below(root / part / group)
+            for path in pictures_below(root / part / group)
         ]
         _check(root, groups, entries)
         decoded = self._decode(root, entries, progress)
@@ -138,25 +138,12 @@ def _subfolders(folder: Path) -> list[str]:
     try:
         inside = [path for path in folder.iterdir() if not (path.is_dir() and path.name.startswith("."))]
     except OSError as error:
-        _refuse(error)
+        refuse(error)
     for path in inside:
         if path.suffix.lower() in SUFFIXES and not path.is_dir():
             kind = "site" if folder.name == "clients" else "class"
             raise UserError(f"{path} lies outside the folders of {folder}: move it into the folder of its {kind}.")
     return sorted((path.name for path in inside if path.is_dir()), key=os.fsencode)
-
-
-def _pictures_below(folder: Path) -> list[Path]:
-    """Every file with a picture's suffix, in an order that does not depend on the file system."""
-    found = []
-    for at, folders, files in os.walk(folder, onerror=_refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [os.path.join(at, name) for name in files if os.path.splitext(name)[1].lower() in SUFFIXES]  # noqa: PTH118, PTH122
-    return [Path(name) for name in sorted(found, key=os.fsencode)]
-
-
-def _refuse(error: OSError) -> NoReturn:
-    raise UserError(f"{error.filename} cannot be read ({error.strerror}): check its permissions.") from error
 
 
 def _check(root: Path, groups: dict[str, list[str]], entries: Iterable[Entry]) -> None:

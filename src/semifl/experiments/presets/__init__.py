@@ -1,4 +1,4 @@
-"""Presets: named configurations that state only what differs from the defaults, each with what the paper reports for it.
+"""Presets: named configurations that state only what differs from the defaults, with what the paper reports for them.
 
 A preset is a TOML file in this folder, or a cell of one of the paper's tables (`paper.py`).
 """
@@ -36,7 +36,9 @@ def presets(pattern: str = "*") -> list[Preset]:
 def find(name: str) -> Preset:
     known = {preset.name: preset for preset in presets()}
     if name not in known:
-        raise UserError(f"there is no preset or file {name!r}{did_you_mean(name, known) or '; see: semifl list presets'}")
+        raise UserError(
+            f"there is no preset or file {name!r}{did_you_mean(name, known) or '; see: semifl list presets'}"
+        )
     return known[name]
 
 
