@@ -21,7 +21,7 @@ Images = Tensor  # uint8 [n, c, s, s], c is 1 or 3
 Kind = Literal["fixmatch", "reference"]
 
 LAYERS = 2  # operations per strong view
-BLOCK_PIXELS = 2**19  # per block: index tensors are eight times as large as pictures and should stay in the cache
+BLOCK_PIXELS = 2**19  # pixels per block: fewer cost more calls, more cost memory, as positions outweigh pictures
 
 # The 14 operations of the FixMatch paper and the range that each magnitude is drawn from. Translations are in shares
 # of the side; posterize keeps the whole part of its draw, so 4 to 8 bits are equally likely.
@@ -111,9 +111,11 @@ def apply_weak(images: Images, draws: WeakDraws) -> Images:
 
 def normalize(images: Images, facts: Facts) -> Tensor:
     """(x/255 - mean) / std per channel as float32, channels last."""
-    mean, std = (torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (facts.mean, facts.std))
-    pixels = images.to(torch.float32, memory_format=torch.channels_last)
-    return torch.addcmul((-mean / std).float(), pixels, (1 / (255 * std)).float())
+    normal = torch.empty(images.shape, memory_format=torch.channels_last)
+    # Channel by channel, the change of memory format and type rides along with the arithmetic.
+    for channel, (mean, std) in enumerate(zip(facts.mean, facts.std, strict=True)):
+        torch.add(images[:, channel] * (1 / (255 * std)), -mean / std, out=normal[:, channel])
+    return normal
 
 
 def mix(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
@@ -134,7 +136,8 @@ def _padding(size: int) -> int:
 def _in_blocks(view: Callable[..., Images], images: Images, *draws: Tensor) -> Images:
     """view(images, *draws), a bounded number of pictures at a time."""
     block = max(1, BLOCK_PIXELS // images[0, 0].numel()) if len(images) else 1
-    return torch.cat([view(*parts) for parts in zip(*(torch.split(t, block) for t in (images, *draws)), strict=True)])
+    views = [view(*parts) for parts in zip(*(torch.split(t, block) for t in (images, *draws)), strict=True)]
+    return views[0] if len(views) == 1 else torch.cat(views)
 
 
 def _crop(images: Images, draws: WeakDraws) -> Images:

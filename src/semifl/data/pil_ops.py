@@ -23,8 +23,8 @@ from torch.nn import functional
 Operation = Callable[[Tensor, Tensor], Tensor]  # (uint8 pictures, float64 magnitude per picture) -> one row per picture
 
 GREY = 127
-PICKED_AT_ONCE = 2**16
-LEVELS = torch.arange(256.0)
+PICKED_AT_ONCE = 2**16  # positions
+LEVELS = torch.arange(256.0)  # of a pixel
 
 
 def apply(images: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:

@@ -46,12 +46,16 @@ def load(module: nn.Module, stats: BatchNormStats) -> None:
         assert layer.running_var is not None
         layer.running_mean.copy_(stats[name].mean)
         layer.running_var.copy_(stats[name].var)
+        if layer.num_batches_tracked is not None:
+            layer.num_batches_tracked.zero_()  # counts passes of this process, which is nobody's business
 
 
 def collect(module: nn.Module, blocks: Iterable[Tensor]) -> BatchNormStats:
-    """One pass over the blocks in training mode; what each layer saw, pooled in order."""
+    """One pass over the blocks, normalising each by itself; what each BatchNorm layer saw, pooled in order."""
     pooled: BatchNormStats = {}
-    module.train()
+    module.eval()  # dropout would make the statistics random
+    for layer in layers(module).values():
+        layer.train()
     with torch.no_grad(), _recording(module) as seen:
         for block in blocks:
             module(block)

@@ -1,0 +1,35 @@
+# Everything installs itself: a fresh machine needs Python 3.11 or later, pip and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test check unit bench clean
+help:             ## this list
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+
+demo: .venv/ready ## train on the embedded digits and show what the clients brought (about a minute)
+	$(BIN)/semifl run digits
+
+test: check unit  ## lint, types, import rules and the whole test suite
+
+check: .venv/ready ## lint, formatting, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: .venv/ready ## the test suite alone
+	$(BIN)/python -m pytest
+
+bench: .venv/ready ## every benchmark, each against its rival in the same run (JSON lines)
+	$(BIN)/python benchmarks/augment.py
+
+clean:            ## remove the environment and caches, keep runs
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+# torch first and by its exact version: a looser requirement may bring gigabytes for GPUs that are not there.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "semifl needs Python 3.11 or later")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@

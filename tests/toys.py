@@ -1,0 +1,58 @@
+"""A tiny world for tests: forty-eight flat pictures of 8 × 8 in three easy classes, and a model small enough for seconds."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from semifl.data.dataset import Dataset, Facts
+
+COLOURS = torch.tensor([[220, 40, 40], [40, 220, 40], [40, 40, 220]])
+
+
+@dataclass(frozen=True)
+class ToyData:
+    """Named in a configuration as `toys:ToyData`."""
+
+    per_class: int = 16
+    noise: int = 30
+
+    def load(self) -> Dataset:
+        generator = torch.Generator().manual_seed(0)
+        labels = torch.arange(3).repeat(self.per_class)
+        test_labels = torch.arange(3).repeat(6)
+        facts = Facts(("red", "green", "blue"), (0.4, 0.4, 0.4), (0.3, 0.3, 0.3), True, 3, 8)
+        return Dataset(facts, self._paint(labels, generator), labels, self._paint(test_labels, generator), test_labels)
+
+    def _paint(self, labels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        noise = torch.randint(-self.noise, self.noise + 1, (len(labels), 3, 8, 8), generator=generator)
+        return (COLOURS[labels][:, :, None, None] + noise).clamp(0, 255).to(torch.uint8)
+
+
+def toy_model(channels: int, classes: int, hidden: int = 6) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(channels, hidden, 3, padding=1),
+        nn.BatchNorm2d(hidden),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.1),
+        nn.Linear(hidden, classes),
+    )
+
+
+def toy_table(**method: object) -> dict:
+    return {
+        "rounds": 3,
+        "threads": 1,
+        "data": {"name": "toys:ToyData", "labeled": 6, "clients": 4},
+        "model": {"name": "toys:toy_model"},
+        "method": {
+            "activity_rate": 0.5,
+            "threshold": 0.3,
+            "client_epochs": 2,
+            "server_epochs": 2,
+            "server_batch": 4,
+            **method,
+        },
+    }
