@@ -22,7 +22,7 @@ from semifl.federation.tally import Tally
 from semifl.federation.workers import Here, Pool, Workers
 from semifl.federation.world import Round
 from semifl.learning.evaluation import Score
-from semifl.learning.weights import digest, distance
+from semifl.learning.weights import Weights, digest, distance
 from semifl.randomness import Seed
 
 
@@ -70,6 +70,7 @@ class Stage:
     tally: Tally
     directory: RunDirectory
     observer: Observer
+    first_weights: Weights
 
     @property
     def method(self) -> Any:
@@ -140,14 +141,15 @@ def _stage(world: World, directory: RunDirectory, workers: int, device: str, obs
     tally = Tally()
     server = ServerSite(place, world.division.server, world.data.labels, pool, world.config.run.threads, tally)
     try:
-        yield Stage(world, place, pool, server, tally, directory, observer)
+        # Taken now: every fit leaves its own weights in the network.
+        yield Stage(world, place, pool, server, tally, directory, observer, place.network.weights())
     finally:
         pool.close()
 
 
 def _load(stage: Stage, checkpoints: Checkpoints) -> tuple[int, Any]:
     """Round and State to go on from."""
-    first = stage.method.start(stage.place.network.weights())
+    first = stage.method.start(stage.first_weights)
     saved = checkpoints.load(type(first), stage.observer.warn)
     return (saved.round, saved.state) if saved else (0, first)
 

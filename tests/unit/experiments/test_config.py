@@ -14,7 +14,12 @@ from semifl.methods.semifl import SemiFL
 def test_an_empty_file_is_the_default_experiment() -> None:
     config = decode({})
     assert config.method.thing == SemiFL()
-    assert (config.data.name, config.model.name, config.run.rounds, config.run.seed) == ("digits", "wide_resnet", 800, 0)
+    assert (config.data.name, config.model.name, config.run.rounds, config.run.seed) == (
+        "digits",
+        "wide_resnet",
+        800,
+        0,
+    )
 
 
 @pytest.mark.parametrize("preset", presets(), ids=lambda preset: preset.name)
@@ -51,14 +56,32 @@ def test_paper_presets_have_the_released_programs_settings(name: str, batch: int
     config = decode(find(name).table)
     method = config.method.thing
     assert (method.server_batch, config.model_keys["width"], config.model_keys["depth"]) == (batch, width, 28)
-    assert (method.lr, method.momentum, method.weight_decay, method.threshold, method.mix_beta) == (0.03, 0.9, 5e-4, 0.95, 0.75)
+    assert (method.lr, method.momentum, method.weight_decay, method.threshold, method.mix_beta) == (
+        0.03,
+        0.9,
+        5e-4,
+        0.95,
+        0.75,
+    )
     assert (method.client_epochs, method.server_epochs, method.client_batch, method.server_momentum) == (5, 5, 10, 0.5)
-    assert (method.order, method.clip_norm, method.client_buffers, method.strong_view) == ("reference", 1.0, "kept", "reference")
-    assert (config.run.rounds, config.split.clients, method.activity_rate, config.run.labels_only) == (800, 100, 0.1, False)
+    assert (method.order, method.clip_norm, method.client_buffers, method.strong_view) == (
+        "reference",
+        1.0,
+        "kept",
+        "reference",
+    )
+    assert (config.run.rounds, config.split.clients, method.activity_rate, config.run.labels_only) == (
+        800,
+        100,
+        0.1,
+        False,
+    )
 
 
 def test_override_takes_toml_values_and_bare_words() -> None:
-    table = override({"method": {"lr": 0.1}}, ["method.lr=0.5", "data.name=cifar10", "labels_only=false", "data.labeled=40"])
+    table = override(
+        {"method": {"lr": 0.1}}, ["method.lr=0.5", "data.name=cifar10", "labels_only=false", "data.labeled=40"]
+    )
     assert table == {"method": {"lr": 0.5}, "data": {"name": "cifar10", "labeled": 40}, "labels_only": False}
 
 
@@ -104,7 +127,11 @@ def test_a_setting_of_the_wrong_form_is_one_sentence(setting: str) -> None:
 def test_unreadable_files_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("rounds = = 3")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    for name, sentence in (("none.toml", "cannot read"), ("bad.toml", "not valid TOML"), ("binary.toml", "not a text file")):
+    for name, sentence in (
+        ("none.toml", "cannot read"),
+        ("bad.toml", "not valid TOML"),
+        ("binary.toml", "not a text file"),
+    ):
         with pytest.raises(UserError, match=sentence):
             read(tmp_path / name)
 
