@@ -1,4 +1,4 @@
-"""A tiny world for tests: forty-eight flat pictures of 8 × 8 in three easy classes, and a model small enough for seconds."""
+"""A tiny world for tests: forty-eight flat pictures of 8 × 8 in three easy classes, and a small model."""
 
 from dataclasses import dataclass
 

@@ -95,7 +95,7 @@ def test_the_content_is_on_disk_before_it_is_put_in_place_and_the_folder_after(
     synced = []
 
     def record(handle: int) -> None:
-        synced.append((Path(os.readlink(f"/proc/self/fd/{handle}")).name, path.read_bytes()))
+        synced.append((Path(f"/proc/self/fd/{handle}").readlink().name, path.read_bytes()))
 
     monkeypatch.setattr(durable.os, "fsync", record)
     replace_text(path, "new")

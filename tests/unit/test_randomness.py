@@ -118,7 +118,9 @@ def test_numpy_generators_follow_the_same_rules() -> None:
 
 def test_neighbouring_streams_are_uncorrelated() -> None:
     draws = 4000
-    torch_streams = [torch.rand(draws, generator=Seed(0).at("client", m), dtype=torch.float64).numpy() for m in range(12)]
+    torch_streams = [
+        torch.rand(draws, generator=Seed(0).at("client", m), dtype=torch.float64).numpy() for m in range(12)
+    ]
     numpy_streams = [Seed(0).numpy_at("client", m).random(draws) for m in range(12)]
 
     for streams in (torch_streams, numpy_streams):

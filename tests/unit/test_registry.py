@@ -59,7 +59,9 @@ def test_the_class_is_named_as_its_file(shapes: str) -> None:
 def test_every_file_of_ours_has_a_class_named_like_it(package: str) -> None:
     found = {name: find(package, name, "name") for name in names(package)}
 
-    assert {name: cls.__name__.lower() for name, cls in found.items()} == {name: name.replace("_", "") for name in found}
+    assert {name: cls.__name__.lower() for name, cls in found.items()} == {
+        name: name.replace("_", "") for name in found
+    }
     assert {cls.__module__ for cls in found.values()} == {f"{package}.{name}" for name in found}
 
 

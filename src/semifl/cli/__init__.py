@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -69,10 +68,6 @@ def invoke(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         typer.echo("interrupted", err=True)
         return 130
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            return _say(f"cannot write {error.filename or 'a file'}: {error.strerror}")
-        raise
     return code if isinstance(code, int) else 0
 
 

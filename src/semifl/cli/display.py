@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +12,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from semifl.errors import UserError
 from semifl.experiments.build import World
 from semifl.experiments.experiment import Observer, Silent
 from semifl.experiments.records import Record
+
+
+WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
 
 
 class Live(Silent):
@@ -64,14 +69,21 @@ def display() -> Iterator[Observer]:
 
 @contextmanager
 def interrupted(directory: Path) -> Iterator[None]:
-    """Say how to go on after Ctrl-C: every finished round is on disk."""
+    """Say how to go on after Ctrl-C or on a full disk: every finished round is kept."""
     try:
         yield
     except KeyboardInterrupt:
-        if (directory / "config.toml").exists():
-            typer.echo(f"interrupted; every finished round is kept: semifl resume {directory}", err=True)
-            raise typer.Exit(130) from None
-        raise
+        if not (directory / "config.toml").exists():
+            raise
+        typer.echo(f"interrupted; every finished round is kept: semifl resume {directory}", err=True)
+        raise typer.Exit(130) from None
+    except OSError as error:
+        if error.errno not in WRITING_FAILED:
+            raise
+        raise UserError(
+            f"cannot write {error.filename or directory}: {error.strerror}; "
+            f"every finished round is kept, so make room and go on with: semifl resume {directory}"
+        ) from error
 
 
 def finished(directory: Path, result: Record) -> None:

@@ -152,7 +152,7 @@ def _resolve(config: Config, data: Dataset) -> Config:
     if partition is None:
         name = "site" if data.sites else "iid"
         partition = Chosen(name, PARTITIONS[name]())
-    clients = split.clients or (len(data.sites) if partition.name == "site" else CLIENTS)
+    clients = split.clients or len(data.sites) or CLIENTS
     return replace(config, split=replace(split, labeled=labeled, clients=clients), partition=partition)
 
 

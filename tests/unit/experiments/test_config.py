@@ -149,9 +149,8 @@ def test_unreadable_files_are_one_sentence(tmp_path: Path) -> None:
     ],
 )
 def test_data_that_cannot_be_divided_is_one_sentence(changes: dict, sentence: str) -> None:
-    from toys import toy_table
-
     from semifl.experiments.build import build_world
+    from toys import toy_table
 
     table = toy_table()
     table["data"] |= changes

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
-from toys import toy_table
 
 from semifl.errors import UserError
 from semifl.experiments import experiment
 from semifl.experiments.checkpoint import Checkpoints
 from semifl.experiments.config import decode
 from semifl.experiments.experiment import Silent, resume, start
+from toys import toy_table
 
 KEPT = {"client_buffers": "kept", "server_buffers": "kept"}
 REFERENCE = {

@@ -1,0 +1,107 @@
+"""What every method promises, whichever files are in the folder."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from toys import toy_table
+
+from semifl import registry
+from semifl.experiments import toml
+from semifl.experiments.build import build_world
+from semifl.experiments.config import METHODS, decode
+from semifl.experiments.experiment import Silent, resume, start
+from semifl.federation.local import LocalFederation
+from semifl.federation.sites import ServerSite
+from semifl.federation.tally import Tally
+from semifl.federation.workers import Here
+from semifl.federation.world import Round
+from semifl.learning import trees
+from semifl.randomness import Seed
+
+pytestmark = pytest.mark.parametrize("name", registry.names(METHODS))
+CLIENT_ATTRIBUTES = {"facts", "images", "seed", "memory", "fit", "pseudo_labels", "observe"}
+
+
+def table(name: str, seed: int = 0) -> dict:
+    """A toy federation for any method: fields the method does not have are left out."""
+    toy = toy_table()
+    fields = {field.name for field in dataclasses.fields(registry.find(METHODS, name, "method.name"))}
+    toy["method"] = {"name": name, **{key: value for key, value in toy["method"].items() if key in fields}}
+    return {**toy, "rounds": 2, "seed": seed, "labels_only": False}
+
+
+def outcome(directory: Path) -> tuple[bytes, list[dict]]:
+    records = [json.loads(line) for line in (directory / "rounds.jsonl").read_text().splitlines()]
+    return (directory / "model.safetensors").read_bytes(), [{**record, "seconds": None} for record in records]
+
+
+def test_is_a_frozen_dataclass_that_says_what_it_needs(name: str) -> None:
+    cls = registry.find(METHODS, name, "method.name")
+    assert dataclasses.is_dataclass(cls)
+    assert cls.__dataclass_params__.frozen
+    assert isinstance(cls.needs, frozenset)
+    assert cls.needs <= {"client_labels", "pooled_images"}
+
+
+def test_is_a_function_of_its_seed(name: str, tmp_path: Path) -> None:
+    for run, seed in (("a", 0), ("b", 0), ("c", 1)):
+        start(decode(table(name, seed)), tmp_path / run)
+    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
+    assert outcome(tmp_path / "a")[0] != outcome(tmp_path / "c")[0]
+
+
+def test_resumes_exactly(name: str, tmp_path: Path) -> None:
+    class Stop(Silent):
+        def round(self, record, best) -> None:
+            raise KeyboardInterrupt
+
+    start(decode(table(name)), tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        start(decode(table(name)), tmp_path / "cut", observer=Stop())
+    resume(tmp_path / "cut")
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+def test_survives_toml(name: str, tmp_path: Path) -> None:
+    config = decode(table(name))
+    assert decode({**table(name), **config.table()}).method == config.method
+    assert toml.dumps(decode(config.table()).table()) == toml.dumps(config.table())
+
+
+class Guarded:
+    """A client that raises on anything the protocol does not name."""
+
+    def __init__(self, site: object) -> None:
+        object.__setattr__(self, "_site", site)
+
+    def __getattr__(self, attribute: str) -> object:
+        if attribute not in CLIENT_ATTRIBUTES:
+            raise AssertionError(f"a method looked at client.{attribute}")
+        return getattr(object.__getattribute__(self, "_site"), attribute)
+
+    def __setattr__(self, attribute: str, value: object) -> None:
+        raise AssertionError(f"a method changed client.{attribute}")
+
+
+class GuardedFederation(LocalFederation):
+    def each(self, cohort, task, message, t) -> Iterator:
+        return super().each(cohort, lambda client, message, t: task(Guarded(client), message, t), message, t)
+
+
+def test_sees_clients_only_through_the_protocol(name: str) -> None:
+    world = build_world(decode(table(name)))
+    place, tally = world.place(None, "cpu"), Tally()
+    method = world.config.method.thing
+    server = ServerSite(place, world.division.server, world.data.labels, Here(place), 1, tally)
+    state = method.start(place.network.weights())
+    for index in (1, 2):
+        seed = Seed(0).under("round", index)
+        server.seed = seed.under("server")
+        clients = GuardedFederation(Here(place), len(world.division.clients), tally)
+        state = method.round(Round(index, (index - 1) / 2, seed), state, server, clients)
+    assert len(tally.replies) > 0
+    trees.flatten(state, [])  # raises if the State holds anything a checkpoint cannot
+    assert set(method.weights(state)) == {name for name, _ in place.build().named_parameters()}

@@ -1,0 +1,59 @@
+"""Golden bits: a change that should not move numbers must leave these alone. They pin behaviour; they prove nothing.
+
+Bits hold per kind of CPU and per torch and NumPy version, so they are keyed by all three. A change that means to move
+numbers says so in CHANGELOG.md under "Numbers" and renews them: `python tests/golden/test_golden.py`.
+"""
+
+import json
+import platform
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy
+import pytest
+import torch
+
+from semifl.experiments.config import decode, override
+from semifl.experiments.experiment import start
+from semifl.experiments.presets import find
+
+GOLDEN = Path(__file__).with_name("golden.json")
+SMALL = ["rounds=2", "labels_only=false"]
+CASES = {
+    "paper": SMALL,
+    "reference": [
+        *SMALL,
+        "method.order=reference",
+        "method.statistics=all",
+        "method.strong_view=reference",
+        "method.mix_view=own",
+        "method.mix_draw=epoch",
+        "method.clip_norm=1.0",
+        "method.client_buffers=kept",
+        "method.server_buffers=kept",
+    ],
+}
+
+
+def key() -> str:
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()} torch {torch.__version__} numpy {numpy.__version__}"
+
+
+def digests(case: str, directory: Path) -> list[str]:
+    start(decode(override(find("digits").table, CASES[case])), directory)
+    return [json.loads(line)["digest"] for line in (directory / "rounds.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bits_are_what_they_were(case: str, tmp_path: Path) -> None:
+    known = json.loads(GOLDEN.read_text())
+    if key() not in known:
+        pytest.skip(f"no golden bits for {key()}: make some with 'python {Path(__file__).name}'")
+    assert digests(case, tmp_path / "run") == known[key()][case]
+
+
+if __name__ == "__main__":
+    golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+    with TemporaryDirectory() as folder:
+        golden[key()] = {case: digests(case, Path(folder) / case) for case in CASES}
+    GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
