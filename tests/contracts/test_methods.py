@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from toys import toy_table
 
 from semifl import registry
 from semifl.experiments import toml
@@ -20,6 +19,7 @@ from semifl.federation.workers import Here
 from semifl.federation.world import Round
 from semifl.learning import trees
 from semifl.randomness import Seed
+from toys import toy_table
 
 pytestmark = pytest.mark.parametrize("name", registry.names(METHODS))
 CLIENT_ATTRIBUTES = {"facts", "images", "seed", "memory", "fit", "pseudo_labels", "observe"}

@@ -36,7 +36,8 @@ CASES = {
 
 
 def key() -> str:
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()} torch {torch.__version__} numpy {numpy.__version__}"
+    cpu = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    return f"{cpu} torch {torch.__version__} numpy {numpy.__version__}"
 
 
 def digests(case: str, directory: Path) -> list[str]:

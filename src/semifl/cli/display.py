@@ -17,7 +17,6 @@ from semifl.experiments.build import World
 from semifl.experiments.experiment import Observer, Silent
 from semifl.experiments.records import Record
 
-
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
 
 

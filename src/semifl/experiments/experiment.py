@@ -19,7 +19,7 @@ from semifl.federation.local import LocalFederation
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
-from semifl.federation.workers import Here, Pool, Workers
+from semifl.federation.workers import Here, Pool, Workers, threads
 from semifl.federation.world import Round
 from semifl.learning.evaluation import Score
 from semifl.learning.weights import Weights, digest, distance
@@ -141,8 +141,10 @@ def _stage(world: World, directory: RunDirectory, workers: int, device: str, obs
     tally = Tally()
     server = ServerSite(place, world.division.server, world.data.labels, pool, world.config.run.threads, tally)
     try:
-        # Taken now: every fit leaves its own weights in the network.
-        yield Stage(world, place, pool, server, tally, directory, observer, place.network.weights())
+        # All but the server's own fits is done by one thread: two that wait for each other are slow on a busy machine.
+        with threads(1):
+            # The first weights are taken now: every fit leaves its own in the network.
+            yield Stage(world, place, pool, server, tally, directory, observer, place.network.weights())
     finally:
         pool.close()
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from toys import COLOURS, toy_table
 
 from semifl.cli import invoke
 from semifl.experiments import toml
+from toys import COLOURS, toy_table
 
 Output = pytest.CaptureFixture[str]
 

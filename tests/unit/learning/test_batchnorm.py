@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from semifl.learning import batchnorm
 from semifl.learning.batchnorm import BatchNormStats, Moments, collect, layers, load, pool, stop_tracking
 
-SITES = (7, 20, 3, 11)  # pictures at each site
+SITES = (7, 20, 3, 12)  # pictures at each site
 BLOCK = 5
 
 
@@ -40,9 +40,7 @@ def site_blocks() -> list[list[Tensor]]:
         torch.randn(count, 2, 9, 9, generator=generator) * (1 + number) + 10 * number
         for number, count in enumerate(SITES)
     ]
-    return [
-        [site[start : start + BLOCK] for start in range(0, len(site), BLOCK) if start + 1 < len(site)] for site in sites
-    ]
+    return [[site[start : start + BLOCK] for start in range(0, len(site), BLOCK)] for site in sites]
 
 
 def seen_by_layers(module: nn.Module, blocks: list[Tensor]) -> dict[str, np.ndarray]:
@@ -67,7 +65,7 @@ def seen_by_layers(module: nn.Module, blocks: list[Tensor]) -> dict[str, np.ndar
 def assert_statistics_of(stats: BatchNormStats, values: dict[str, np.ndarray], rtol: float = 1e-5) -> None:
     assert list(stats) == list(values)
     for name, rows in values.items():
-        assert stats[name].count == len(rows)
+        assert stats[name].number == len(rows)
         np.testing.assert_allclose(stats[name].mean.numpy(), rows.mean(axis=0), rtol=rtol, atol=1e-5)
         np.testing.assert_allclose(stats[name].var.numpy(), rows.var(axis=0, ddof=1), rtol=rtol)
 
@@ -82,7 +80,7 @@ def test_pooled_statistics_are_those_of_the_union() -> None:
 
 
 def test_one_layer_sees_the_convolution_of_all_pictures() -> None:
-    # Without a BatchNorm before it, what the layer sees does not depend on the blocks: one pass over everything will do.
+    # Without a BatchNorm before it, what it sees does not depend on the blocks: one pass will do.
     torch.manual_seed(3)
     module = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4))
     stop_tracking(module)
@@ -92,7 +90,7 @@ def test_one_layer_sees_the_convolution_of_all_pictures() -> None:
 
     stats = pool(collect(module, site) for site in sites)["1"]
 
-    assert stats.count == 41 * 7 * 7
+    assert stats.number == 42 * 7 * 7
     np.testing.assert_allclose(stats.mean.numpy(), activations.mean(axis=(0, 2, 3)), rtol=1e-5)
     np.testing.assert_allclose(stats.var.numpy(), activations.var(axis=(0, 2, 3), ddof=1), rtol=1e-5)
 
@@ -105,7 +103,7 @@ def test_pooling_sites_equals_one_pass_over_the_same_blocks() -> None:
 
     assert by_site.keys() == at_once.keys() == {"1", "4", "8"}
     for name in by_site:
-        assert by_site[name].count == at_once[name].count
+        assert by_site[name].number == at_once[name].number
         torch.testing.assert_close(by_site[name].mean, at_once[name].mean, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(by_site[name].var, at_once[name].var, rtol=1e-12, atol=1e-12)
 
@@ -119,7 +117,7 @@ def test_the_appendix_formula_by_hand() -> None:
 
     pooled = pool(parts)["bn"]
 
-    assert pooled.count == 5
+    assert pooled.number == 5
     assert pooled.mean.item() == pytest.approx(4.4, rel=1e-15)
     assert pooled.var.item() == pytest.approx(np.var([1, 3, 4, 5, 9], ddof=1), rel=1e-15) == pytest.approx(8.8)
 
@@ -138,7 +136,7 @@ def test_the_variance_is_unbiased() -> None:
 
     stats = collect(module, [torch.tensor([[1.0], [2.0], [6.0]])])["0"]
 
-    assert stats.count == 3
+    assert stats.number == 3
     assert stats.mean.item() == pytest.approx(3.0, rel=1e-6)
     assert stats.var.item() == pytest.approx((4 + 1 + 9) / 2, rel=1e-6)
     assert stats.mean.dtype == stats.var.dtype == torch.float64
@@ -236,6 +234,19 @@ def test_a_model_without_batchnorm_has_no_statistics() -> None:
 
     assert stats == {}
     assert batchnorm.layers(module) == {}
+
+
+def test_dropout_does_not_make_the_statistics_random() -> None:
+    module = nn.Sequential(nn.Dropout(0.5), nn.BatchNorm2d(2))
+    stop_tracking(module)
+    module.train()
+    blocks = site_blocks()[0]
+    values = torch.cat(blocks).double().numpy()
+
+    stats = collect(module, blocks)["1"]
+
+    np.testing.assert_allclose(stats.mean.numpy(), values.mean(axis=(0, 2, 3)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(stats.var.numpy(), values.var(axis=(0, 2, 3), ddof=1), rtol=1e-5)
 
 
 def test_layers_are_named_as_in_the_model() -> None:

@@ -1,6 +1,5 @@
 """Arithmetic on weights against NumPy and numbers derived by hand."""
 
-import gc
 import math
 import weakref
 from collections.abc import Iterator
@@ -88,7 +87,6 @@ def test_terms_are_folded_in_as_they_come() -> None:
             alive.append(weakref.ref(tensor))
             weights = {"w": tensor}
             del tensor
-            gc.collect()
             most = max(most, sum(each() is not None for each in alive))
             yield weights, 1.0
             del weights

@@ -1,0 +1,123 @@
+"""What the benchmarks share: a federation over random pictures, the matrix-multiply peak, FLOPs, JSON lines."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from semifl.data.dataset import Facts
+from semifl.data.partition import Holdings
+from semifl.federation.local import LocalFederation
+from semifl.federation.sites import Place, ServerSite
+from semifl.federation.tally import Tally
+from semifl.federation.workers import Here, Workers, threads
+from semifl.federation.world import Round
+from semifl.models.wide_resnet import WideResNet
+from semifl.randomness import Seed
+
+CLASSES = tuple("0123456789")
+
+
+def report(benchmark: str, case: str, **facts: Any) -> None:
+    """One JSON line."""
+    rounded = {key: round(value, 4) if isinstance(value, float) else value for key, value in facts.items()}
+    print(json.dumps({"benchmark": benchmark, "case": case, **rounded}), flush=True)
+
+
+def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
+    """The median of a few runs."""
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def matmul_peak(threads: int, size: int = 2048) -> float:
+    """FLOP/s of the best of several large matrix products: what this machine can do at all, now."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    times = []
+    for _ in range(12):
+        began = time.perf_counter()
+        a @ b
+        times.append(time.perf_counter() - began)
+    torch.set_num_threads(before)
+    return 2 * size**3 / min(times)
+
+
+def flops(module: nn.Module, channels: int, size: int) -> tuple[float, float]:
+    """(inference, training) FLOPs of one picture, counted from the model."""
+    images = torch.randn(2, channels, size, size)
+    with FlopCounterMode(display=False) as forward:
+        module(images)
+    with FlopCounterMode(display=False) as both:
+        module(images).sum().backward()
+    return forward.get_total_flops() / 2, both.get_total_flops() / 2
+
+
+def build_wide_resnet(depth: int, width: int, size: int) -> nn.Module:
+    torch.manual_seed(0)
+    return WideResNet(depth, width).build(3, size, 10)
+
+
+class Bench(NamedTuple):
+    """A federation ready to play rounds of a method."""
+
+    place: Place
+    server: ServerSite
+    clients: LocalFederation
+    tally: Tally
+
+    def play(self, method: Any, state: Any, index: int) -> Any:
+        seed = Seed(0).under("round", index)
+        self.server.seed = seed.under("server")
+        self.tally.reset()
+        return method.round(Round(index, 0.0, seed), state, self.server, self.clients)
+
+
+@contextmanager
+def federation(
+    build: partial[nn.Module],
+    size: int,
+    clients: int,
+    per_client: int,
+    workers: int,
+    labeled: int = 250,
+    test: int = 500,
+) -> Iterator[Bench]:
+    """Random pictures: `labeled` at the server, `per_client` at each client."""
+    generator = torch.Generator().manual_seed(0)
+    pool = max(clients * per_client, 1)
+
+    def pictures(count: int) -> Tensor:
+        return torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8, generator=generator)
+
+    facts = Facts(CLASSES, (0.5,) * 3, (0.25,) * 3, True, 3, size)
+    images = pictures(labeled + pool)
+    labels = torch.arange(len(images)) % 10
+    offsets = torch.arange(clients + 1) * per_client
+    holdings = Holdings(labeled + torch.arange(pool), offsets)
+    graded = {"test": (pictures(test), torch.arange(test) % 10)}
+    place = Place(facts, images, holdings, labels, graded, build, "cpu", None)
+    if workers > 1:
+        place.share()
+    jobs = Workers(place, workers) if workers > 1 else Here(place)
+    tally = Tally()
+    try:
+        server = ServerSite(place, torch.arange(labeled), labels, jobs, max(workers, 1), tally)
+        with threads(1):
+            yield Bench(place, server, LocalFederation(jobs, clients, tally), tally)
+    finally:
+        jobs.close()

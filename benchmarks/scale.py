@@ -1,0 +1,74 @@
+"""Seconds and peak memory per round as clients and cohorts grow; each case in a process of its own.
+
+The work per client is tiny (10 pictures of 8×8, one epoch of two steps), so that what is measured is the machinery.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from functools import partial
+
+from measure import build_wide_resnet, federation, report, seconds
+
+from semifl.methods.semifl import SemiFL
+
+CLIENT_COUNTS = (100, 1_000, 10_000, 100_000)
+COHORTS = (10, 100, 1_000)
+FIXED_CLIENTS, FIXED_COHORT, PER_CLIENT, CORES = 1_000, 10, 10, 2
+
+
+def one(clients: int, cohort: int) -> dict[str, float]:
+    """Median seconds of a round, and peak memory of this process and of its largest worker beyond the data."""
+    build = partial(build_wide_resnet, 10, 1, 8)
+    rate = cohort / clients
+    method = SemiFL(threshold=0.0, activity_rate=rate, client_epochs=1, server_epochs=1)
+    with federation(build, 8, clients, PER_CLIENT, CORES, labeled=30, test=10) as bench:
+        state = method.start(bench.place.network.weights())
+        for index in range(3):  # warm up
+            bench.play(method, state, index)
+        took = seconds(lambda: bench.play(method, state, 9), 7 if cohort < 1000 else 3)
+        data = bench.place.images.numel()
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": took, "memory_megabytes": (own - data) / 1e6, "data_megabytes": data / 1e6}
+
+
+def apart(clients: int, cohort: int) -> dict[str, float]:
+    command = [sys.executable, __file__, str(clients), str(cohort)]
+    return dict(json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout))
+
+
+def main() -> None:
+    if len(sys.argv) == 3:
+        print(json.dumps(one(int(sys.argv[1]), int(sys.argv[2]))))
+        return
+    base = None
+    for clients in CLIENT_COUNTS:
+        got = apart(clients, FIXED_COHORT)
+        base = base or got
+        report(
+            "scale",
+            f"{clients} clients, cohort {FIXED_COHORT}",
+            ratio=got["seconds"] / base["seconds"],
+            compared_with=f"{CLIENT_COUNTS[0]} clients, the same cohort",
+            memory_ratio=got["memory_megabytes"] / base["memory_megabytes"],
+            **got,
+        )
+    base = None
+    for cohort in COHORTS:
+        got = apart(FIXED_CLIENTS, cohort)
+        base = base or got
+        report(
+            "scale",
+            f"{FIXED_CLIENTS} clients, cohort {cohort}",
+            ratio=got["seconds"] / cohort / (base["seconds"] / COHORTS[0]),
+            compared_with=f"seconds per client in a cohort of {COHORTS[0]}",
+            memory_ratio=got["memory_megabytes"] / base["memory_megabytes"],
+            **got,
+        )
+
+
+if __name__ == "__main__":
+    main()
