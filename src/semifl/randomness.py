@@ -37,6 +37,10 @@ class Seed:
     def number(self) -> int:
         """A 63-bit number that identifies this address."""
         # Each step carries its type and length, so ("a", 12) and ("a1", 2) or ("a", "12") cannot meet.
-        words = [f"{type(step).__name__}:{len(str(step))}:{step}" for step in (self.value, *self.path)]
+        words = [f"{_kind(step)}:{len(str(step))}:{step}" for step in (self.value, *self.path)]
         digest = hashlib.blake2b("/".join(words).encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") >> 1
+
+
+def _kind(step: Step) -> str:
+    return "str" if isinstance(step, str) else "int"  # a NumPy integer is the same number

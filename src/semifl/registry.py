@@ -47,9 +47,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def _import_user(name: str, key: str) -> Any:
     module_name, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
+        raise UserError(f"{key} = {name!r} is not of the form package.module:name")
     try:
-        return getattr(importlib.import_module(module_name), attribute)
+        module = importlib.import_module(module_name)
     except ImportError as error:
         raise UserError(f"{key} = {name!r} cannot be imported: {error}") from error
-    except AttributeError as error:
-        raise UserError(f"{key} = {name!r} cannot be found: module {module_name!r} has no {attribute!r}") from error
+    if not hasattr(module, attribute):
+        raise UserError(f"{key} = {name!r} cannot be found: module {module_name!r} has no {attribute!r}")
+    return getattr(module, attribute)

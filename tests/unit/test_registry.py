@@ -114,9 +114,9 @@ def test_a_users_own_comes_by_module_and_name(tmp_path: Path, monkeypatch: pytes
     [
         ("no_such_module_anywhere:Thing", "cannot be imported: No module named 'no_such_module_anywhere'"),
         ("collections:Thing", "cannot be found: module 'collections' has no 'Thing'"),
-        ("collections:", "cannot be found: module 'collections' has no ''"),
-        (":Thing", "cannot be imported"),
-        (".models:Thing", "cannot be imported"),
+        ("collections:", "is not of the form package.module:name"),
+        (":Thing", "is not of the form package.module:name"),
+        (".models:Thing", "is not of the form package.module:name"),
     ],
 )
 def test_a_users_own_that_is_not_there_is_one_sentence(name: str, why: str) -> None:

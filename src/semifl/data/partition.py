@@ -141,13 +141,15 @@ class Dirichlet:
         owners = np.empty(total, dtype=np.int64)
         held = np.zeros(clients, dtype=np.int64)
         for members in by_class:
-            proportions = rng.dirichlet(np.full(clients, self.alpha)) * (held < total / clients)
-            mass = proportions.sum()
-            proportions = proportions / mass if mass > 0 else (held < total / clients) / (held < total / clients).sum()
-            cuts = (np.cumsum(proportions)[:-1] * len(members)).astype(np.int64)
+            proportions = rng.dirichlet(np.full(clients, self.alpha))
+            open_to = np.flatnonzero(held < total / clients)  # somebody is, as long as pictures are left
+            if len(members) == 0:
+                continue
+            shares = proportions[open_to] + 1e-300  # a tiny α can leave those with nothing at all
+            cuts = (np.cumsum(shares / shares.sum())[:-1] * len(members)).astype(np.int64)
             counts = np.diff(cuts, prepend=0, append=len(members))
-            owners[members] = np.repeat(np.arange(clients), counts)
-            held += counts
+            owners[members] = np.repeat(open_to, counts)
+            held[open_to] += counts
         return owners
 
     def _top_up(self, owners: np.ndarray, clients: int, rng: np.random.Generator) -> np.ndarray:

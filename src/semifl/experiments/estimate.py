@@ -7,6 +7,7 @@ it holds for any method. Clients are taken to be confident about everything, whi
 from __future__ import annotations
 
 import dataclasses
+import math
 import resource
 import sys
 import time
@@ -97,7 +98,7 @@ class _Server(ServerSite):
             began = time.perf_counter()
             with threads(1):
                 grade_block(self._place, model, (part, spans[0].start, spans[0].stop))
-            self._result.add("test", (time.perf_counter() - began) * len(spans) / self._workers)
+            self._result.add("test", (time.perf_counter() - began) * math.ceil(len(spans) / self._workers))
 
 
 class _Client(ClientSite):
@@ -125,6 +126,10 @@ class _Federation(LocalFederation):
         self._place, self._result, self._workers = place, result, workers
         self.memory_bytes = 0
 
+    def _turns(self, jobs: int) -> int:
+        """How many jobs the busiest worker has."""
+        return math.ceil(jobs / self._workers)
+
     def each(self, cohort: Cohort, task: Task, message: Any, t: Round) -> Iterator[Reply]:
         # The client with the median number of pictures stands for everyone.
         order = self._place.holdings.counts[list(cohort)].argsort()
@@ -132,7 +137,7 @@ class _Federation(LocalFederation):
         site = _Client(self._place, typical, t.seed.under("client", typical), None)
         with threads(1):
             update: Update | None = task(site, message, t)
-        self._result.add("clients", site.seconds * len(cohort) / min(self._workers, len(cohort)))
+        self._result.add("clients", site.seconds * self._turns(len(cohort)))
         self._result.bytes_down += tensor_bytes(message) * len(cohort)
         if update is not None:
             self._result.bytes_up += tensor_bytes(update.payload) * len(cohort)
@@ -143,8 +148,11 @@ class _Federation(LocalFederation):
         if of:
             began = time.perf_counter()
             with threads(1):
-                yield client_statistics(self._place, weights, of[0])
-            self._result.add("statistics", (time.perf_counter() - began) * len(of) / min(self._workers, len(of)))
+                stats = client_statistics(self._place, weights, of[0])
+            self._result.bytes_down += tensor_bytes(weights) * len(of)
+            self._result.bytes_up += tensor_bytes(stats) * len(of)
+            yield stats
+            self._result.add("statistics", (time.perf_counter() - began) * self._turns(len(of)))
 
 
 def _timed_fit(network: Network, job: Fit) -> tuple[Fitted, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from semifl.experiments.build import World, build_world
 from semifl.experiments.checkpoint import Checkpoints
 from semifl.experiments.config import Config
 from semifl.experiments.modelfile import save_model
-from semifl.experiments.records import Record, RunDirectory, round_record
+from semifl.experiments.records import Record, RunDirectory, environment, round_record
 from semifl.federation.local import LocalFederation
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, ServerSite
@@ -24,6 +25,8 @@ from semifl.federation.world import Round
 from semifl.learning.evaluation import Score
 from semifl.learning.weights import Weights, digest, distance
 from semifl.randomness import Seed
+
+LABELS_ONLY = "labels_only"  # where the run without clients keeps its own checkpoints
 
 
 class Observer(Protocol):
@@ -110,10 +113,17 @@ def resume(
             if rounds < done:
                 raise UserError(f"{out} has {done} rounds already, so it cannot be resumed to {rounds}")
             config = replace(config, run=replace(config.run, rounds=rounds))
+            # Its learning rates were those of another number of rounds.
+            shutil.rmtree(directory.checkpoints / LABELS_ONLY, ignore_errors=True)
             directory.write_config(config)
             directory.add_event("rounds changed", rounds=rounds, after=done)
         elif finished:
             return finished
+        if not done and directory.rounds():
+            raise UserError(
+                f"{out} has lost its checkpoints, so its {len(directory.rounds())} rounds cannot be continued"
+            )
+        directory.add_event("resumed", after=done, environment=environment())
         return _run(build_world(config), directory, workers, device, observer or Silent())
 
 
@@ -183,7 +193,7 @@ def _play(stage: Stage, done: int, state: Any) -> tuple[int, Any]:
 
 def _labels_only(stage: Stage) -> Score:
     """The same model and server schedule with a federation that nobody has joined."""
-    checkpoints = Checkpoints(stage.directory.checkpoints / "labels_only")
+    checkpoints = Checkpoints(stage.directory.checkpoints / LABELS_ONLY)
     done, state = _load(stage, checkpoints)
     rounds = stage.world.config.run.rounds
     stage.server.tests = False

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from semifl.federation.sites import ClientSite, Place, statistics_of
-from semifl.federation.tally import Tally
+from semifl.federation.tally import Tally, tensor_bytes
 from semifl.federation.workers import JobFailed, Pool
 from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task
 from semifl.learning.batchnorm import BatchNormStats
@@ -48,7 +48,7 @@ class LocalFederation:
         visits = [Visit(client, task, t) for client in cohort]
         replies = self._pool.run(visit, message, visits)
         for client in cohort:
-            self._tally.sent(message)
+            self._tally.bytes_down += tensor_bytes(message)
             with self._tally.phase("clients"):
                 try:
                     reply: Reply = next(replies)
@@ -58,8 +58,13 @@ class LocalFederation:
             yield reply
 
     def statistics(self, weights: Weights, of: Cohort) -> Iterator[BatchNormStats]:
+        if not of:
+            return
         with self._tally.phase("statistics"):
-            yield from self._pool.run(client_statistics, weights, of)
+            for stats in self._pool.run(client_statistics, weights, of):
+                self._tally.bytes_down += tensor_bytes(weights)
+                self._tally.bytes_up += tensor_bytes(stats)
+                yield stats
 
 
 def visit(place: Place, message: Any, order: Visit) -> Reply:

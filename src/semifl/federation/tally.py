@@ -39,9 +39,6 @@ class Tally:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
-    def sent(self, message: Any) -> None:
-        self.bytes_down += tensor_bytes(message)
-
     def received(self, reply: Reply) -> None:
         if reply.update is not None:
             self.bytes_up += tensor_bytes(reply.update.payload)

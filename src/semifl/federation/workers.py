@@ -95,7 +95,7 @@ class Workers:
                 for worker in self._ready():
                     try:
                         number, result = worker.receive()
-                    except (EOFError, ConnectionError):
+                    except (EOFError, OSError):  # gone between two answers, or in the middle of one
                         waiting.extendleft(sorted(worker.in_hand, reverse=True))
                         self._replace(worker, job, letter)
                     else:
@@ -142,8 +142,9 @@ class Workers:
             for worker in self._ready():
                 try:
                     worker.receive()
-                except (EOFError, ConnectionError):
+                except (EOFError, OSError):
                     worker.stop()
+                    self._on_loss(worker.process.exitcode)
                     self._team[self._team.index(worker)] = _Worker(self._place)
 
 
@@ -166,8 +167,8 @@ class _Worker:
             self.pipe.send(("prepare", job, common))
 
     def send(self, number: int, item: Any) -> None:
-        self.in_hand.append(number)
         letter = self._outgoing[self._sent % AHEAD].put(item)
+        self.in_hand.append(number)  # only now: an item that cannot travel has not been sent
         self._sent += 1
         with contextlib.suppress(ConnectionError):
             self.pipe.send(("job", letter))

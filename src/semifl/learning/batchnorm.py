@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,8 @@ def stop_tracking(module: nn.Module) -> None:
 def load(module: nn.Module, stats: BatchNormStats) -> None:
     """Put pooled statistics where evaluation mode looks for them."""
     for name, layer in layers(module).items():
+        if name not in stats:  # a layer that the forward pass does not use
+            continue
         assert layer.running_mean is not None
         assert layer.running_var is not None
         layer.running_mean.copy_(stats[name].mean)
@@ -52,15 +54,17 @@ def load(module: nn.Module, stats: BatchNormStats) -> None:
 
 def collect(module: nn.Module, blocks: Iterable[Tensor]) -> BatchNormStats:
     """One pass over the blocks, normalising each by itself; what each BatchNorm layer saw, pooled in order."""
-    pooled: BatchNormStats = {}
+    named = layers(module)
+    if not named:
+        return {}
+    seen: dict[str, list[Moments]] = {}
     module.eval()  # dropout would make the statistics random
-    for layer in layers(module).values():
-        layer.train()
-    with torch.no_grad(), _recording(module) as seen:
+    with torch.no_grad(), ExitStack() as stack:
+        for name, layer in named.items():
+            stack.enter_context(_recording(layer, seen.setdefault(name, [])))
         for block in blocks:
             module(block)
-            pooled = pool([pooled, seen()]) if pooled else seen()
-    return pooled
+    return {name: _pool_layer(parts) for name, parts in seen.items() if parts}
 
 
 def pool(parts: Iterable[BatchNormStats]) -> BatchNormStats:
@@ -82,34 +86,27 @@ def _pool_layer(parts: list[Moments]) -> Moments:
 
 
 @contextmanager
-def _recording(module: nn.Module) -> Iterator[Any]:
-    """Let the layers write each batch's own mean and unbiased variance into their buffers, at no extra arithmetic."""
-    named = layers(module)
-    counts: dict[str, int] = {}
+def _recording(layer: _BatchNorm, seen: list[Moments]) -> Iterator[None]:
+    """Let a layer note each batch's own mean and unbiased variance, which its kernel computes anyway."""
 
-    def count(name: str) -> Any:
-        def hook(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            counts[name] = inputs[0].numel() // inputs[0].shape[1]
+    def note(_layer: nn.Module, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        number = inputs[0].numel() // inputs[0].shape[1]
+        seen.append(Moments(number, _copy(layer.running_mean), _copy(layer.running_var)))
 
-        return hook
-
-    def seen() -> BatchNormStats:
-        return {name: _moments(counts[name], layer) for name, layer in named.items()}
-
-    before = {name: (layer.momentum, layer.track_running_stats) for name, layer in named.items()}
-    with ExitStack() as stack:
-        for name, layer in named.items():
-            stack.callback(layer.register_forward_pre_hook(count(name)).remove)
-            # A "running" average with momentum 1 is the statistic of the last batch alone.
-            layer.momentum, layer.track_running_stats = 1.0, True
-        try:
-            yield seen
-        finally:
-            for name, layer in named.items():
-                layer.momentum, layer.track_running_stats = before[name]
+    before = layer.momentum, layer.track_running_stats
+    layer.train()
+    # A "running" average with momentum 1 is the statistic of the last batch alone.
+    layer.momentum, layer.track_running_stats = 1.0, True
+    layer.reset_running_stats()  # a NaN left there would survive even a factor of 0
+    handle = layer.register_forward_hook(note)
+    try:
+        yield
+    finally:
+        handle.remove()
+        layer.momentum, layer.track_running_stats = before
 
 
-def _moments(number: int, layer: _BatchNorm) -> Moments:
-    assert layer.running_mean is not None
-    assert layer.running_var is not None
-    return Moments(number, layer.running_mean.detach().double().cpu(), layer.running_var.detach().double().cpu())
+def _copy(buffer: Tensor) -> Tensor:
+    return buffer.detach().to("cpu", torch.float64, copy=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ def blocks(count: int, size: int = BLOCK) -> list[slice]:
     starts = list(range(0, count, size))
     if len(starts) > 1 and count - starts[-1] == 1:
         starts.pop()
-    return [slice(start, stop) for start, stop in zip(starts, [*starts[1:], count], strict=True)]
+    return [slice(start, stop) for start, stop in pairwise([*starts, count])]
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,9 @@ class Network:
 
     def load(self, weights: Weights) -> None:
         """Take these weights over, by name."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+        if shapes != self._shapes:
+            raise ValueError("these weights are not of this model: names or shapes differ")
         with torch.no_grad():
             for name, view in self._views(self.vector.data).items():
                 view.copy_(weights[name])

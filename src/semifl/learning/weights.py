@@ -48,6 +48,8 @@ def momentum_step(
     """
     if target is None:
         return start, velocity
+    if momentum == 0:  # exactly, not up to the rounding of start − (start − target)
+        return target, {name: start[name] - target[name] for name in start}
     new_velocity = {name: momentum * velocity[name] + (start[name] - target[name]) for name in start}
     return {name: start[name] - new_velocity[name] for name in start}, new_velocity
 

@@ -242,5 +242,5 @@ def test_a_round_in_which_all_abstain_is_a_fine_tune_and_leaves_the_velocity_alo
         assert [reply.outcome for reply in tally.replies] == ["abstained", "abstained"]
         assert_equal(state.weights, W)
         assert all(float(v.abs().max()) == 0 for v in state.velocity.values())
-        assert tally.bytes_up == 0
+        assert tally.bytes_up == 2 * (3 + 3) * 8  # two clients' means and variances of one layer, no weights
     assert any(float(v.abs().max()) > 0 for v in warm.velocity.values())

@@ -1,6 +1,9 @@
 """Architectures: sizes, shapes, first weights, and the Wide ResNet against a functional re-computation."""
 
 import math
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,12 +18,25 @@ from semifl.models.resnet import ResNet
 from semifl.models.wide_resnet import WideResNet
 
 SMALL = [Cnn(width=4), Cnn(width=4, norm="group"), ResNet(9), ResNet(9, "group"), WideResNet(10, 1)]
-ALL = [*SMALL, WideResNet(10, 1, "group"), WideResNet(28, 2), ResNet(18)]
+ALL = [Cnn(), Cnn(width=4, norm="group"), ResNet(9), WideResNet(10, 1, "group"), WideResNet(28, 2)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def build(spec: Any, channels: int = 3, size: int = 32, classes: int = 10) -> nn.Module:
     torch.manual_seed(0)
     return spec.build(channels=channels, size=size, classes=classes)
+
+
+@lru_cache
+def built_once(spec: Any, channels: int, size: int) -> nn.Module:
+    return build(spec, channels, size, classes=5)
 
 
 def parameter_count(module: nn.Module) -> int:
@@ -31,10 +47,10 @@ def wide_resnet_count(depth: int, width: int, channels: int, classes: int) -> in
     """By the paper's table: three groups of (depth − 4)/6 blocks, two 3×3 convolutions and two norms in each."""
     total, inputs = channels * 16 * 9, 16
     for outputs in (16 * width, 32 * width, 64 * width):
-        for block in range((depth - 4) // 6):
+        for _ in range((depth - 4) // 6):
             total += 2 * inputs + 9 * inputs * outputs + 2 * outputs + 9 * outputs * outputs
-            if block == 0:
-                total += inputs * outputs  # every group changes the width or the stride
+            if inputs != outputs:
+                total += inputs * outputs  # the shortcut's 1×1 convolution
             inputs = outputs
     return total + 2 * inputs + inputs * classes + classes
 
@@ -88,13 +104,15 @@ def test_the_parameters_of_resnet() -> None:
                 inputs = outputs
         return total + 512 * 10 + 10
 
-    assert parameter_count(build(ResNet(18))) == expected(2)
-    assert parameter_count(build(ResNet(9))) == expected(1)
+    with torch.device("meta"):
+        counts = [parameter_count(build(ResNet(depth))) for depth in (9, 18)]
+
+    assert counts == [expected(1), expected(2)]
 
 
 def test_the_parameters_of_the_cnn() -> None:
     widths = [3, 32, 64, 128, 256]
-    convolutions = sum(9 * a * b + 2 * b for a, b in zip(widths, widths[1:], strict=False))
+    convolutions = sum(9 * a * b + 2 * b for a, b in pairwise(widths))
 
     assert parameter_count(build(Cnn())) == convolutions + 256 * 10 + 10
 
@@ -118,7 +136,7 @@ def test_the_arithmetic_of_wide_resnet_28_2() -> None:
 @pytest.mark.parametrize("size", [8, 28, 32, 64])
 @pytest.mark.parametrize("spec", SMALL, ids=str)
 def test_logits_for_every_picture_size(spec: Any, size: int, channels: int) -> None:
-    module = build(spec, channels, size, classes=5)
+    module = built_once(spec, channels, size if isinstance(spec, Cnn) else 32)  # others are the same for every size
     images = torch.randn(2, channels, size, size)
 
     with torch.no_grad():
@@ -129,7 +147,7 @@ def test_logits_for_every_picture_size(spec: Any, size: int, channels: int) -> N
     assert inference.isfinite().all()
 
 
-@pytest.mark.parametrize("spec", [WideResNet(28, 2), ResNet(18), Cnn()], ids=str)
+@pytest.mark.parametrize("spec", [WideResNet(16, 2), ResNet(9), Cnn()], ids=str)
 def test_every_parameter_gets_a_gradient(spec: Any) -> None:
     module = build(spec, size=8)
 
@@ -139,7 +157,7 @@ def test_every_parameter_gets_a_gradient(spec: Any) -> None:
 
 
 @pytest.mark.parametrize("spec", [WideResNet(10, 1), ResNet(9), Cnn(width=4)], ids=str)
-def test_strides_leave_a_quarter_of_the_side(spec: Any) -> None:
+def test_the_side_of_the_last_features(spec: Any) -> None:
     sides = []
     module = build(spec)
     pooling = next(layer for layer in module.modules() if isinstance(layer, nn.AdaptiveAvgPool2d))
@@ -179,10 +197,10 @@ def test_first_weights(spec: Any) -> None:
 # norms
 
 
-@pytest.mark.parametrize("spec", [Cnn(norm="group"), ResNet(18, "group"), WideResNet(28, 2, "group")], ids=str)
+@pytest.mark.parametrize("spec", [Cnn(norm="group"), ResNet(9, "group"), WideResNet(28, 2, "group")], ids=str)
 def test_group_norm_leaves_no_batchnorm(spec: Any) -> None:
-    module = build(spec)
-    twin = build(type(spec)(**{**vars(spec), "norm": "batch"}))
+    with torch.device("meta"):
+        module, twin = build(spec), build(type(spec)(**{**vars(spec), "norm": "batch"}))
 
     groups = [layer for layer in module.modules() if isinstance(layer, nn.GroupNorm)]
     assert batchnorm.layers(module) == {}
@@ -218,7 +236,7 @@ def test_depths_that_do_not_exist(depth: int) -> None:
 
 @pytest.mark.parametrize("spec", [WideResNet, Cnn])
 def test_widths_that_do_not_exist(spec: Any) -> None:
-    with pytest.raises(ValueError, match="^width must be at least 1, not 0$"):
+    with pytest.raises(ValueError, match=r"^width must be at least 1, not 0$"):
         spec(width=0)
 
 
