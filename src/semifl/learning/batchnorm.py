@@ -99,7 +99,9 @@ def _recording(layer: _BatchNorm, seen: list[Moments]) -> Iterator[None]:
     layer.train()
     # A "running" average with momentum 1 is the statistic of the last batch alone.
     layer.momentum, layer.track_running_stats = 1.0, True
-    layer.reset_running_stats()  # a NaN left there would survive even a factor of 0
+    for buffer in (layer.running_mean, layer.running_var):
+        assert buffer is not None
+        buffer.zero_()  # a NaN left there would survive even a factor of 0
     handle = layer.register_forward_hook(note)
     try:
         yield
