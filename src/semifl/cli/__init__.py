@@ -50,8 +50,9 @@ def options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    # Threads that wait for each other by spinning get a hundred times slower when another program wants a core.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # How long threads wait for each other by spinning: long enough for the gap between two layers, but not until
+    # another program gives the core back, which can make a step a hundred times slower (docs/decisions/0005).
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     sys.exit(invoke(sys.argv[1:] if arguments is None else list(arguments)))
 
 

@@ -19,15 +19,17 @@ class Network:
     def __init__(self, module: nn.Module, device: str | torch.device = "cpu") -> None:
         batchnorm.stop_tracking(module)
         self.device = torch.device(device)
-        self.module = module.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.module = module.to(self.device)
         trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
         self._shapes = {name: tuple(p.shape) for name, p in trainable.items()}
-        vector = torch.cat([p.detach().reshape(-1) for p in trainable.values()])
+        total = sum(p.numel() for p in trainable.values())
+        vector = next(iter(trainable.values())).detach().new_empty(total)
         self.vector = nn.Parameter(vector)  # what the optimiser sees
         self.vector.grad = torch.zeros_like(vector)
-        gradients = self._views(self.vector.grad)
-        for name, view in self._views(vector).items():
-            trainable[name].data = view
+        self._parts = self._views(vector, channels_last=True)
+        gradients = self._views(self.vector.grad, channels_last=True)
+        for name, part in self._parts.items():
+            trainable[name].data = part.copy_(trainable[name].detach())
             trainable[name].grad = gradients[name]
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -40,8 +42,8 @@ class Network:
         if shapes != self._shapes:
             raise ValueError("these weights are not of this model: names or shapes differ")
         with torch.no_grad():
-            for name, view in self._views(self.vector.data).items():
-                view.copy_(weights[name])
+            for name, part in self._parts.items():
+                part.copy_(weights[name])
 
     def load_snapshot(self, model: Snapshot) -> None:
         """Take a whole model over and be ready to infer."""
@@ -51,9 +53,19 @@ class Network:
 
     def weights(self) -> Weights:
         """A copy of the weights as they are now."""
-        return self._views(self.vector.detach().clone())
+        copy = self._views(torch.empty_like(self.vector.data), channels_last=False)
+        for name, part in self._parts.items():
+            copy[name].copy_(part)
+        return copy
 
-    def _views(self, vector: Tensor) -> Weights:
-        sizes = [torch.Size(shape).numel() for shape in self._shapes.values()]
-        pieces = torch.split(vector, sizes)
-        return {name: piece.view(shape) for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)}
+    def _views(self, vector: Tensor, channels_last: bool) -> Weights:
+        """The vector's pieces in the shapes of the parameters; convolutions run a little faster channels-last."""
+        pieces = torch.split(vector, [torch.Size(shape).numel() for shape in self._shapes.values()])
+        views = {}
+        for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True):
+            if channels_last and len(shape) == 4:
+                outputs, inputs, height, width = shape
+                views[name] = piece.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+            else:
+                views[name] = piece.view(shape)
+        return views

@@ -43,13 +43,18 @@ def module() -> Small:
     return Small()
 
 
+def channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers of a tensor, those of a convolution in the order outputs, rows, columns, inputs."""
+    return (tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor).flatten()
+
+
 def test_the_vector_holds_the_trainable_parameters_in_order(module: Small) -> None:
     before = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
 
     network = Network(module)
 
     assert network.vector.shape == (SIZE,)
-    expected = torch.cat([before[name].flatten() for name in SHAPES])
+    expected = torch.cat([channels_last(before[name]) for name in SHAPES])
     assert torch.equal(network.vector.detach(), expected)
     assert all(torch.equal(parameter, before[name]) for name, parameter in module.named_parameters())
 
@@ -74,7 +79,7 @@ def test_backward_fills_the_vectors_gradient(module: Small) -> None:
     torch.manual_seed(0)
     twin = Small()
     twin(images).square().sum().backward()
-    expected = torch.cat([parameter.grad.flatten() for name, parameter in twin.named_parameters() if name in SHAPES])
+    expected = torch.cat([channels_last(p.grad) for name, p in twin.named_parameters() if name in SHAPES])
 
     network = Network(module)
     for _ in range(2):  # the second time must not add to the first
