@@ -16,7 +16,7 @@ from measure import build_wide_resnet, federation, report, seconds
 from torch import Tensor
 
 from semifl.federation.world import Client, Federation, Round, Server, Update
-from semifl.learning.weights import Snapshot, Weights, average
+from semifl.learning.weights import Snapshot, Weights, average, shapes
 
 CLIENTS, CORES = 10, 2
 
@@ -31,7 +31,7 @@ class Nothing:
         return weights
 
     def round(self, t: Round, state: Weights, server: Server, clients: Federation) -> Weights:
-        replies = clients.each(clients.everyone(), self.client_update, Snapshot(state, {}), t)
+        replies = clients.each(clients.everyone(), self.client_update, Snapshot(state, {}), t, shapes(state))
         return average((reply.update.payload, 1.0) for reply in replies if reply.update) or state
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:

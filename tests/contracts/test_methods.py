@@ -87,8 +87,8 @@ class Guarded:
 
 
 class GuardedFederation(LocalFederation):
-    def each(self, cohort, task, message, t) -> Iterator:
-        return super().each(cohort, lambda client, message, t: task(Guarded(client), message, t), message, t)
+    def each(self, cohort, task, message, t, expected) -> Iterator:
+        return super().each(cohort, lambda client, message, t: task(Guarded(client), message, t), message, t, expected)
 
 
 def test_sees_clients_only_through_the_protocol(name: str) -> None:

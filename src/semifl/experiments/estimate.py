@@ -29,7 +29,7 @@ from semifl.learning.evaluation import blocks
 from semifl.learning.network import Network
 from semifl.learning.targets import PseudoLabels
 from semifl.learning.training import Fit, Fitted, fit
-from semifl.learning.weights import Snapshot, Weights
+from semifl.learning.weights import Shapes, Snapshot, Weights
 from semifl.randomness import Seed
 
 STEPS = 2  # timed of each fit, after one to warm up
@@ -130,7 +130,7 @@ class _Federation(LocalFederation):
         """How many jobs the busiest worker has."""
         return math.ceil(jobs / self._workers)
 
-    def each(self, cohort: Cohort, task: Task, message: Any, t: Round) -> Iterator[Reply]:
+    def each(self, cohort: Cohort, task: Task, message: Any, t: Round, expected: Shapes) -> Iterator[Reply]:
         # The client with the median number of pictures stands for everyone.
         order = self._place.holdings.counts[list(cohort)].argsort()
         typical = cohort[int(order[len(cohort) // 2])]

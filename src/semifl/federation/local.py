@@ -7,16 +7,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from semifl.errors import RunStopped
 from semifl.federation.sites import ClientSite, Place, statistics_of
 from semifl.federation.tally import Tally, tensor_bytes
-from semifl.federation.workers import JobFailed, Pool
+from semifl.federation.workers import JobFailed, Pool, must
 from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task
 from semifl.learning.batchnorm import BatchNormStats
-from semifl.learning.weights import Weights
-
-
-class ClientFailed(Exception):
-    """A client's code raised; names the round and the client."""
+from semifl.learning.weights import Shapes, Weights, fault
 
 
 class Visit(NamedTuple):
@@ -28,12 +25,16 @@ class Visit(NamedTuple):
 
 
 class LocalFederation:
-    """All clients of a simulation; `size` 0 is a federation nobody has joined."""
+    """All clients of a simulation; `size` 0 is a federation nobody has joined.
 
-    def __init__(self, pool: Pool, size: int, tally: Tally) -> None:
+    A client whose code raises has failed; after `failures_allowed` of them the run stops, naming round and client.
+    """
+
+    def __init__(self, pool: Pool, size: int, tally: Tally, failures_allowed: int = 0) -> None:
         self._pool = pool
         self._size = size
         self._tally = tally
+        self._failures_allowed = failures_allowed
 
     def __len__(self) -> int:
         return self._size
@@ -44,27 +45,36 @@ class LocalFederation:
     def sample(self, count: int, rng: torch.Generator) -> Cohort:
         return tuple(torch.randperm(self._size, generator=rng)[:count].sort().values.tolist())
 
-    def each(self, cohort: Cohort, task: Task, message: Message, t: Round) -> Iterator[Reply]:
-        visits = [Visit(client, task, t) for client in cohort]
-        replies = self._pool.run(visit, message, visits)
+    def each(self, cohort: Cohort, task: Task, message: Message, t: Round, expected: Shapes) -> Iterator[Reply]:
+        results = self._pool.run(visit, message, [Visit(client, task, t) for client in cohort])
         for client in cohort:
             self._tally.bytes_down += tensor_bytes(message)
             with self._tally.phase("clients"):
-                try:
-                    reply: Reply = next(replies)
-                except JobFailed as error:
-                    raise ClientFailed(f"client {client} failed in round {t.index}:\n{error}") from error
+                result = next(results)
+                reply = self._failed(client, result, t) if isinstance(result, JobFailed) else _inspect(result, expected)
             self._tally.received(reply)
             yield reply
+
+    def _failed(self, client: ClientId, failure: JobFailed, t: Round) -> Reply:
+        if self._failures_allowed == 0:
+            raise RunStopped(f"client {client} failed in round {t.index}: {failure.reason}") from failure
+        self._failures_allowed -= 1
+        return Reply(client, None, "failed", failure.reason, {})
 
     def statistics(self, weights: Weights, of: Cohort) -> Iterator[BatchNormStats]:
         if not of:
             return
         with self._tally.phase("statistics"):
-            for stats in self._pool.run(client_statistics, weights, of):
+            for stats in must(self._pool.run(client_statistics, weights, of)):
                 self._tally.bytes_down += tensor_bytes(weights)
                 self._tally.bytes_up += tensor_bytes(stats)
                 yield stats
+
+
+def _inspect(reply: Reply, expected: Shapes) -> Reply:
+    """Turn an update away before it can touch the average, if it is not what the method expects."""
+    reason = fault(reply.update.payload, expected) if reply.update else ""
+    return reply._replace(update=None, outcome="rejected", reason=reason) if reason else reply
 
 
 def visit(place: Place, message: Any, order: Visit) -> Reply:

@@ -16,7 +16,7 @@ from semifl.data.partition import Holdings
 from semifl.federation.memory import ClientMemory
 from semifl.federation.oracle import Oracle
 from semifl.federation.tally import Tally
-from semifl.federation.workers import Pool, threads
+from semifl.federation.workers import Pool, must, threads
 from semifl.learning import batchnorm
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.evaluation import Score, blocks, score
@@ -141,7 +141,7 @@ class ServerSite:
         """Score a model on a labeled part of the data, in fixed blocks, wherever there is room."""
         spans = [(part, block.start, block.stop) for block in blocks(len(self._place.graded[part][0]))]
         with self._tally.phase("test"):
-            scores: list[Score] = list(self._pool.run(grade_block, model, spans))
+            scores: list[Score] = list(must(self._pool.run(grade_block, model, spans)))
         return sum(scores[1:], scores[0])
 
 

@@ -1,7 +1,8 @@
 """Where jobs run: in this process, or in worker processes with one thread each. Results come in the order of the items.
 
 A job is `function(place, common, item)`: the place is what every worker holds (data, network), the common message is
-sent once for all items. Bits do not depend on the kind of pool or the number of workers.
+sent once for all items. A job that raises gives a JobFailed in its turn, and the others go on. Bits do not depend on
+the kind of pool or the number of workers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Protocol
 import torch
 import torch.multiprocessing
 
+from semifl.errors import RunStopped, UserError
 from semifl.federation.mailbox import Letter, Mailbox
 
 Job = Callable[[Any, Any, Any], Any]
@@ -27,11 +29,24 @@ AHEAD = 2  # jobs a worker may have in hand: it never waits for this process bet
 
 
 class JobFailed(Exception):
-    """A job raised; the message is its traceback."""
+    """A job raised: what, in one line, and the whole traceback."""
+
+    def __init__(self, reason: str, trace: str) -> None:
+        super().__init__(reason)
+        self.reason, self.trace = reason, trace
+
+    @staticmethod
+    def of(error: Exception) -> JobFailed:
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        return JobFailed(" ".join(reason.split()), traceback.format_exc())
 
 
-class WorkerLost(Exception):
-    """A worker process died more often than is allowed."""
+def must(results: Iterator[Any]) -> Iterator[Any]:
+    """The results of jobs that may not fail."""
+    for result in results:
+        if isinstance(result, JobFailed):
+            raise result
+        yield result
 
 
 class Pool(Protocol):
@@ -63,7 +78,7 @@ class Here:
                 with threads(1):
                     result = job(self._place, common, item)
             except Exception as error:
-                raise JobFailed(traceback.format_exc()) from error
+                result = JobFailed.of(error)
             yield result
 
     def close(self) -> None:
@@ -79,10 +94,14 @@ class Workers:
         self._place = place
         self._losses_left = max_losses
         self._on_loss = on_loss or (lambda exit_code: None)
+        self._runs = 0
         self._common = Mailbox()
         self._team = [_Worker(place) for _ in range(count)]
 
     def run(self, job: Job, common: Any, items: Sequence[Any]) -> Iterator[Any]:
+        self._settle()
+        self._runs += 1
+        mine = self._runs
         letter = self._common.put(common, always_send_store=True)
         waiting = deque(range(len(items)))
         done: dict[int, Any] = {}
@@ -101,13 +120,12 @@ class Workers:
                     else:
                         done[number] = result
                 while wanted in done:
-                    result = done.pop(wanted)
-                    if isinstance(result, JobFailed):
-                        raise result
-                    yield result
+                    yield done.pop(wanted)
                     wanted += 1
         finally:
-            self._settle()
+            # A generator that was abandoned may be closed long after another run has begun.
+            if mine == self._runs:
+                self._settle()
 
     def close(self) -> None:
         for worker in self._team:
@@ -130,7 +148,10 @@ class Workers:
         worker.stop()
         self._on_loss(worker.process.exitcode)
         if self._losses_left == 0:
-            raise WorkerLost(f"a worker process died again (exit code {worker.process.exitcode})")
+            raise RunStopped(
+                f"worker processes keep dying (the last with exit code {worker.process.exitcode}); "
+                "if memory is short, use fewer --workers"
+            )
         self._losses_left -= 1
         fresh = _Worker(self._place)
         fresh.prepare(job, letter)
@@ -178,7 +199,7 @@ class _Worker:
         number = self.in_hand.popleft()
         result = self._incoming[self._received % AHEAD].get(letter, copy=True)
         self._received += 1
-        return number, JobFailed(result) if kind == "error" else result
+        return number, JobFailed(*result) if kind == "error" else result
 
     def stop(self) -> None:
         self.pipe.close()
@@ -220,8 +241,9 @@ def _work(pipe: Any, place: Any) -> None:
         count += 1
         try:
             answer = ("result", outgoing[slot].put(job(place, common, incoming[slot].get(rest[0], copy=False))))
-        except Exception:
-            answer = ("error", outgoing[slot].put(traceback.format_exc()))
+        except Exception as error:
+            failed = JobFailed.of(error)
+            answer = ("error", outgoing[slot].put((failed.reason, failed.trace)))
         try:
             pipe.send(answer)
         except ConnectionError:

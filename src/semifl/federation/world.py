@@ -16,7 +16,7 @@ from semifl.data.dataset import Facts
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.targets import PseudoLabels
 from semifl.learning.training import Fit, Fitted, Memory
-from semifl.learning.weights import Snapshot, Weights
+from semifl.learning.weights import Shapes, Snapshot, Weights
 from semifl.randomness import Seed
 
 ClientId = int
@@ -108,8 +108,11 @@ class Federation(Protocol):
         """`count` distinct clients, uniformly."""
         ...
 
-    def each(self, cohort: Cohort, task: Task, message: Message, t: Round) -> Iterator[Reply]:
-        """Run the task at every client of the cohort; replies come in the order of the cohort, as they are ready."""
+    def each(self, cohort: Cohort, task: Task, message: Message, t: Round, expected: Shapes) -> Iterator[Reply]:
+        """Run the task at every client of the cohort; replies come in the order of the cohort, as they are ready.
+
+        A payload that is not of the `expected` names, shapes and types, or not finite, is rejected with its reason.
+        """
         ...
 
     def statistics(self, weights: Weights, of: Cohort) -> Iterator[BatchNormStats]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from semifl.learning.batchnorm import BatchNormStats
 
 Weights = dict[str, Tensor]
+Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]  # what valid weights look like
 
 
 class Snapshot(NamedTuple):
@@ -52,6 +54,30 @@ def momentum_step(
         return target, {name: start[name] - target[name] for name in start}
     new_velocity = {name: momentum * velocity[name] + (start[name] - target[name]) for name in start}
     return {name: start[name] - new_velocity[name] for name in start}, new_velocity
+
+
+def shapes(weights: Weights) -> Shapes:
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in weights.items()}
+
+
+def fault(weights: Weights, expected: Shapes) -> str:
+    """Why these weights must not enter an average, or nothing."""
+    if weights.keys() != expected.keys():
+        odd = sorted(weights.keys() ^ expected.keys())
+        return f"its names differ from the model's at {odd[0]!r}"
+    for name, tensor in weights.items():
+        if (tuple(tensor.shape), tensor.dtype) != expected[name]:
+            shape, dtype = expected[name]
+            return f"{name!r} is {tuple(tensor.shape)} {tensor.dtype} and should be {shape} {dtype}"
+    if not is_finite(weights):
+        name = next(name for name, tensor in weights.items() if not bool(tensor.isfinite().all()))
+        return f"{name!r} has values that are not finite"
+    return ""
+
+
+def is_finite(weights: Weights) -> bool:
+    # A sum is not finite if any term is not; summing is several times cheaper than testing each.
+    return all(math.isfinite(float(tensor.sum())) or bool(tensor.isfinite().all()) for tensor in weights.values())
 
 
 def zeros_like(weights: Weights) -> Weights:

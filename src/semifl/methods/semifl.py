@@ -20,10 +20,11 @@ from torch import Tensor
 from semifl.data.augment import apply_weak, beta_weights, draw_weak, mix, normalize, strong, weak
 from semifl.data.batches import shuffled, stretches, with_replacement
 from semifl.federation.world import Client, Cohort, Federation, Round, Server, Update
+from semifl.learning.aggregation import Aggregation, aggregate
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
 from semifl.learning.training import SGD, Fit, Memory, cosine
-from semifl.learning.weights import Snapshot, Weights, average, momentum_step, zeros_like
+from semifl.learning.weights import Snapshot, Weights, momentum_step, shapes, zeros_like
 from semifl.randomness import Seed
 
 
@@ -76,6 +77,8 @@ class SemiFL:
     server_buffers: Literal["fresh", "kept"] = "fresh"
     order: Literal["paper", "reference"] = "paper"  # fine-tune before the clients of a round, or after them
     cohort_rounding: Literal["floor", "ceil"] = "floor"  # of C·M
+    aggregation: Aggregation = "mean"  # the others resist a few bad clients and hold the whole cohort's models
+    trim: float = 0.2  # share of the replies that "trimmed" drops at each end
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -86,6 +89,8 @@ class SemiFL:
         ):
             if not low <= getattr(self, name) <= high:
                 raise ValueError(f"{name} must lie between {low} and {high}, not {getattr(self, name)}")
+        if not 0 <= self.trim < 0.5:
+            raise ValueError(f"trim must lie between 0 and 0.5, not {self.trim}")
         for name in ("client_epochs", "server_epochs", "client_batch", "server_batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -106,21 +111,25 @@ class SemiFL:
         W, kept = self.server_update(t, state, server)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         server.test(model)
-        replies = clients.each(S_t, self.client_update, model, t)
-        mean = average((reply.update.payload, 1.0) for reply in replies if reply.update)
+        mean = self.gather(model, clients, S_t, t)
         W, velocity = momentum_step(W, mean, state.velocity, self.server_momentum)
         return State(W, velocity, kept, {})
 
     def reference_round(self, t: Round, state: State, server: Server, clients: Federation, S_t: Cohort) -> State:
         """The released program's order: clients first (on a random network in round 1), then the server."""
         model = Snapshot(state.weights, state.stats or self.refresh(state.weights, server, clients, S_t))
-        replies = clients.each(S_t, self.client_update, model, t)
-        mean = average((reply.update.payload, 1.0) for reply in replies if reply.update)
+        mean = self.gather(model, clients, S_t, t)
         W, velocity = momentum_step(state.weights, mean, state.velocity, self.server_momentum)
         W, kept = self.server_update(t, state._replace(weights=W), server)
         stats = self.refresh(W, server, clients, S_t)
         server.test(Snapshot(W, stats))
         return State(W, velocity, kept, stats)
+
+    def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:
+        """The models of the clients that trained, as one; None if all abstained."""
+        replies = clients.each(S_t, self.client_update, model, t, shapes(model.weights))
+        payloads = (reply.update.payload for reply in replies if reply.update)
+        return aggregate(self.aggregation, payloads, model.weights, self.trim)
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         """One more fine-tune and sBN refresh after the last round; the reference order has just done both."""

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 import jobs
-from semifl.federation.workers import AHEAD, Here, JobFailed, Pool, WorkerLost, Workers, threads
+from semifl.errors import RunStopped
+from semifl.federation.workers import AHEAD, Here, JobFailed, Pool, Workers, must, threads
 
 PLACE = {"offset": torch.tensor([0.5, -0.5])}
 HANG = 20  # seconds after which a pool that should answer at once is called stuck
@@ -158,16 +159,21 @@ def test_threads_are_restored_after_an_error() -> None:
 
 
 def check_failure(pool: Pool) -> None:
-    results = pool.run(jobs.fails_at, 3, range(10))
+    results = list(pool.run(jobs.fails_at, 3, range(10)))
 
-    before = [next(results) for _ in range(3)]
-    with pytest.raises(JobFailed) as caught:
-        next(results)
-
-    assert before == [0, 10, 20]
-    assert "ValueError: item 3 is bad" in str(caught.value)
-    assert "fails_at" in str(caught.value)  # the traceback, for whoever wrote the job
+    failure = results.pop(3)
+    assert results == [0, 10, 20, 40, 50, 60, 70, 80, 90]  # the others go on
+    assert isinstance(failure, JobFailed)
+    assert failure.reason == "ValueError: item 3 is bad"
+    assert "fails_at" in failure.trace  # for whoever wrote the job
     check_usable(pool)
+
+
+def test_jobs_that_must_not_fail_raise_at_their_turn() -> None:
+    results = must(Here(PLACE).run(jobs.fails_at, 3, range(10)))
+    assert [next(results) for _ in range(3)] == [0, 10, 20]
+    with pytest.raises(JobFailed, match="item 3 is bad"):
+        next(results)
 
 
 def test_an_item_that_fails_is_reported_at_its_turn_here() -> None:
@@ -180,7 +186,7 @@ def test_an_item_that_fails_is_reported_at_its_turn_by_workers(two: Workers) -> 
 
 def test_a_result_that_cannot_travel_is_a_failure(two: Workers) -> None:
     with pytest.raises(JobFailed, match="pickle"):
-        list(two.run(jobs.unpicklable, None, [1, 2]))
+        list(must(two.run(jobs.unpicklable, None, [1, 2])))
 
     check_usable(two)
 
@@ -291,7 +297,7 @@ def test_a_job_that_always_kills_its_worker_ends_the_run() -> None:
     codes: list[int | None] = []
     pool = Workers(None, 1, max_losses=2, on_loss=codes.append)
     try:
-        with pytest.raises(WorkerLost, match=r"a worker process died again \(exit code -9\)"):
+        with pytest.raises(RunStopped, match=r"worker processes keep dying \(the last with exit code -9\)"):
             list(pool.run(jobs.dies, None, [1, 2, 3]))
     finally:
         pool.close()
@@ -315,6 +321,7 @@ PARENT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import jobs
+from semifl.errors import RunStopped
 from semifl.federation.workers import Workers
 if __name__ == "__main__":
     list(Workers(None, 2).run(jobs.forever, sys.argv[2], [0, 1]))

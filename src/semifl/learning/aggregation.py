@@ -1,0 +1,63 @@
+"""From the clients' weights to one model: the mean, and three that a few bad clients cannot carry away.
+
+The mean folds replies in as they come and holds two copies of the model, whatever the cohort. The others must see all
+replies before they can judge one, so their memory grows with the cohort.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from semifl.learning.weights import Weights, average, distance
+
+Aggregation = Literal["mean", "clipped", "median", "trimmed"]
+
+
+def aggregate(kind: Aggregation, replies: Iterable[Weights], start: Weights, trim: float) -> Weights | None:
+    """One model from the replies, or None if there are none; `start` is the model that was sent.
+
+    `clipped` pulls each reply towards `start` until it is no further away than the median reply; `trimmed` drops the
+    share `trim` of the replies at each end, entry by entry.
+    """
+    if kind == "mean":
+        return average((weights, 1.0) for weights in replies)
+    everything = list(replies)
+    if not everything:
+        return None
+    if kind == "clipped":
+        bound = _middle([distance(weights, start) for weights in everything])
+        return average((_pull(weights, start, bound), 1.0) for weights in everything)
+    if kind == "median":
+        return {name: _median([each[name] for each in everything]) for name in start}
+    return {name: _trimmed_mean([each[name] for each in everything], trim) for name in start}
+
+
+def _pull(weights: Weights, start: Weights, bound: float) -> Weights:
+    length = distance(weights, start)
+    if length <= bound:
+        return weights
+    return {name: start[name] + (bound / length) * (tensor - start[name]) for name, tensor in weights.items()}
+
+
+def _middle(values: list[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def _median(tensors: list[Tensor]) -> Tensor:
+    """The middle value of each entry, or the mean of the two in the middle."""
+    ordered = torch.stack(tensors).sort(dim=0).values
+    count = len(tensors)
+    return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+
+
+def _trimmed_mean(tensors: list[Tensor], trim: float) -> Tensor:
+    """The mean of each entry without the largest and smallest `trim` share of the replies, but of one at least."""
+    count = len(tensors)
+    dropped = min(math.ceil(trim * count), (count - 1) // 2)
+    ordered = torch.stack(tensors).sort(dim=0).values
+    return ordered[dropped : count - dropped].mean(dim=0)
