@@ -11,7 +11,8 @@ from semifl import registry
 from semifl.experiments import toml
 from semifl.experiments.build import build_world
 from semifl.experiments.config import METHODS, decode
-from semifl.experiments.experiment import Silent, resume, start
+from semifl.experiments.experiment import resume, start
+from semifl.experiments.stage import Silent
 from semifl.federation.local import LocalFederation
 from semifl.federation.sites import ServerSite
 from semifl.federation.tally import Tally

@@ -11,7 +11,7 @@ import typer
 
 from semifl import __version__
 from semifl.cli import check, data, evaluate, list_, predict, resume, run, show
-from semifl.errors import UserError
+from semifl.errors import RunStopped, UserError
 from semifl.registry import did_you_mean
 
 # Words people try first, and the verb they mean.
@@ -57,11 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def invoke(arguments: list[str]) -> int:
-    """Run a command line and give its exit code: 0 done, 2 the user can put it right, 130 interrupted."""
+    """Run a command line and give its exit code: 0 done, 1 stopped, 2 the user can put it right, 130 interrupted."""
     try:
         code = app(arguments, standalone_mode=False)
     except UserError as error:
         return _say(str(error))
+    except RunStopped as error:
+        _say(str(error))
+        return 1
     except click.UsageError as error:
         return _say(_usage(error, arguments))
     except click.ClickException as error:

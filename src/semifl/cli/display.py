@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from semifl.errors import UserError
+from semifl.errors import RunStopped, UserError
 from semifl.experiments.build import World
-from semifl.experiments.experiment import Observer, Silent
 from semifl.experiments.records import Record
+from semifl.experiments.stage import Observer, Silent
 
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
 
@@ -76,6 +76,8 @@ def interrupted(directory: Path) -> Iterator[None]:
             raise
         typer.echo(f"interrupted; every finished round is kept: semifl resume {directory}", err=True)
         raise typer.Exit(130) from None
+    except RunStopped as error:
+        raise RunStopped(f"{error}; every finished round is kept: semifl resume {directory}") from error
     except OSError as error:
         if error.errno not in WRITING_FAILED:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,12 +52,15 @@ class Checkpoints:
     def rounds(self) -> list[int]:
         return sorted(int(path.stem) for path in self.folder.glob("[0-9]*.safetensors"))
 
-    def load(self, state_type: type, warn: Any) -> Saved | None:
-        """The newest sound checkpoint; a damaged one is passed over with a warning."""
+    def load(self, named: Sequence[type], warn: Any) -> Saved | None:
+        """The newest sound checkpoint; a damaged one is passed over with a warning.
+
+        `named` are the classes of named tuples that a State may hold.
+        """
         problems = []
         for round in reversed(self.rounds()):
             try:
-                return self._read(self._path(round), state_type)
+                return self._read(self._path(round), named)
             except (OSError, SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
                 problems.append(f"{self._path(round).name} is damaged ({error})")
                 warn(f"checkpoint {problems[-1]}: falling back to the one before")
@@ -64,7 +68,7 @@ class Checkpoints:
             raise UserError(f"no checkpoint in {self.folder} can be read: {'; '.join(problems)}")
         return None
 
-    def _read(self, path: Path, state_type: type) -> Saved:
+    def _read(self, path: Path, named: Sequence[type]) -> Saved:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != str(FORMAT):
@@ -76,8 +80,8 @@ class Checkpoints:
             tensors = [file.get_tensor(name) for name in names]
         if metadata["checksum"] != _checksum(metadata["skeleton"], tensors):
             raise ValueError("its checksum does not match")
-        named: dict[str, type] = {each.__name__: each for each in (state_type, Moments, Snapshot)}
-        state = trees.rebuild(json.loads(metadata["skeleton"]), tensors, named)
+        known = {each.__name__: each for each in (*named, Moments, Snapshot)}
+        state = trees.rebuild(json.loads(metadata["skeleton"]), tensors, known)
         return Saved(int(metadata["round"]), state)
 
     def _path(self, round: int) -> Path:

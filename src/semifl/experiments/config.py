@@ -19,6 +19,7 @@ from semifl import registry
 from semifl.data.dataset import Source
 from semifl.data.partition import PARTITIONS, Partition
 from semifl.errors import UserError
+from semifl.experiments.health import Health
 from semifl.experiments.toml import Table
 from semifl.federation.world import Method
 from semifl.registry import did_you_mean
@@ -70,9 +71,11 @@ class Run:
     rounds: int = 800
     threads: int = 2  # of the server's own training; part of the result's bits, so never derived from --workers
     labels_only: bool = True  # also train the same model without clients, to see what they bring
+    guard: bool = False  # judge the clients' work by held-out labels and go back where it does harm
+    max_failures: int = 0  # clients whose code may raise before the run stops
 
     def __post_init__(self) -> None:
-        for name, least in (("seed", 0), ("rounds", 1), ("threads", 1)):
+        for name, least in (("seed", 0), ("rounds", 1), ("threads", 1), ("max_failures", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
@@ -89,6 +92,7 @@ class Chosen(Generic[T]):
 class Config:
     run: Run
     stop: Stop
+    health: Health
     split: Split
     data: Chosen[Source]
     partition: Chosen[Partition] | None
@@ -106,6 +110,7 @@ class Config:
         return {
             **_leaves(self.run),
             "stop": _leaves(self.stop),
+            "health": _leaves(self.health),
             "data": data,
             "model": model,
             "method": {"name": self.method.name, **_leaves(self.method.thing)},
@@ -144,7 +149,7 @@ def override(table: Table, settings: Sequence[str]) -> Table:
 def decode(table: Table) -> Config:
     """Check every key and type, fill in the defaults."""
     table = _copy(table)
-    sections = {name: table.pop(name, {}) for name in ("stop", "data", "model", "method")}
+    sections = {name: table.pop(name, {}) for name in ("stop", "health", "data", "model", "method")}
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise UserError(f"{name} must be a section, [{name}], not a value")
@@ -157,6 +162,7 @@ def decode(table: Table) -> Config:
     config = Config(
         run=_build(Run, table, ""),
         stop=_build(Stop, sections["stop"], "stop"),
+        health=_build(Health, sections["health"], "health"),
         split=split,
         data=_choose(DATASETS, data, "data", "digits", known=[*_names(Split), "partition"]),
         partition=None if partition is None else _choose_partition(partition),
@@ -169,6 +175,8 @@ def decode(table: Table) -> Config:
         raise UserError(
             "stop.patience needs data.validation: a part of the labels to tell whether the model still improves"
         )
+    if config.run.guard and not config.split.validation:
+        raise UserError("guard = true needs data.validation: a part of the labels to judge the clients' work by")
     return config
 
 

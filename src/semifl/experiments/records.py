@@ -97,7 +97,7 @@ class RunDirectory:
             os.close(handle)
 
 
-def round_record(t: Round, tally: Tally, update_norm: float, digest: str) -> Record:
+def round_record(t: Round, tally: Tally, update_norm: float) -> Record:
     """One line of rounds.jsonl. All but `seconds` is part of the promise that the same seed gives the same bits."""
     replies = tally.replies
     outcomes = {
@@ -119,7 +119,6 @@ def round_record(t: Round, tally: Tally, update_norm: float, digest: str) -> Rec
         **_signals(tally),
         "update_norm": _finite(update_norm),
         "alerts": [],
-        "digest": digest,
         "bytes_up": tally.bytes_up,
         "bytes_down": tally.bytes_down,
         "seconds": {name: round(seconds, 4) for name, seconds in tally.seconds.items()},

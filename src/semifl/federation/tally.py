@@ -31,6 +31,11 @@ class Tally:
         self.score: Score | None = None
         self.validation: Score | None = None
 
+    def losses(self) -> list[float]:
+        """Every mean loss that this round's training reported."""
+        facts = [self.server_facts, *(reply.update.facts for reply in self.replies if reply.update)]
+        return [each["loss"] for each in facts if "loss" in each]
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         began = time.perf_counter()

@@ -270,7 +270,7 @@ def test_ctrl_c_says_how_to_go_on(capsys: Output, tmp_path: Path, monkeypatch) -
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(experiment, "_finish", stop)
+    monkeypatch.setattr(experiment, "finish", stop)
     (tmp_path / "toy.toml").write_text(toml.dumps(toy_table()))
     out = tmp_path / "out"
     assert invoke(["run", str(tmp_path / "toy.toml"), "--out", str(out), "--workers", "1"]) == 130

@@ -11,7 +11,8 @@ from semifl.errors import UserError
 from semifl.experiments import experiment
 from semifl.experiments.checkpoint import Checkpoints
 from semifl.experiments.config import decode
-from semifl.experiments.experiment import Silent, resume, start
+from semifl.experiments.experiment import resume, start
+from semifl.experiments.stage import Silent
 from toys import toy_table
 
 KEPT = {"client_buffers": "kept", "server_buffers": "kept"}

@@ -1,0 +1,37 @@
+"""What the server would have without any client: the same model and schedule in a federation that nobody has joined."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from semifl.experiments.checkpoint import Checkpoints
+from semifl.experiments.stage import Stage
+from semifl.learning.evaluation import Score
+from semifl.learning.weights import Snapshot
+
+
+class LabelsOnly(NamedTuple):
+    model: Snapshot
+    test: Score
+    validation: Score | None
+
+
+def train_labels_only(stage: Stage, positions: Tensor, name: str) -> LabelsOnly:
+    """Train on these labeled pictures alone; checkpoints under `name`, so that nothing is trained twice."""
+    checkpoints = Checkpoints(stage.directory.checkpoints / name)
+    server, nobody = stage.server_with(positions), stage.nobody()
+    server.tests = False
+    state = stage.method.start(stage.first_weights)
+    saved = checkpoints.load([type(state)], stage.observer.warn)
+    done = 0
+    if saved:
+        done, state = saved.round, saved.state
+    rounds = stage.world.config.run.rounds
+    for index in range(done + 1, rounds + 1):
+        state = stage.method.round(stage.round_at(index, index, server), state, server, nobody)
+        checkpoints.save(index, state)
+    model = stage.method.finish(stage.round_at(rounds + 1, rounds, server), state, server, nobody)
+    held_out = server.grade(model, "validation") if stage.world.config.split.validation else None
+    return LabelsOnly(model, server.grade(model, "test"), held_out)

@@ -1,0 +1,97 @@
+"""How a run ends: the final model, the one that is kept, and the summary."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from semifl.experiments.config import Config
+from semifl.experiments.guard import Guard, beats
+from semifl.experiments.labels_only import LabelsOnly
+from semifl.experiments.modelfile import save_model
+from semifl.experiments.records import Record, round_record
+from semifl.experiments.stage import Stage
+from semifl.learning.evaluation import Score
+from semifl.learning.weights import Snapshot
+
+
+class Rivals(dict[str, LabelsOnly]):
+    """Labels-only models: "all" was trained on all labels, "train" without those held out."""
+
+
+def finish(stage: Stage, last: int, state: Any, rivals: Rivals, guard: Guard | None) -> Record:
+    """The final model, its scores, and the summary of the run."""
+    stage.tally.reset()
+    began = time.perf_counter()
+    t = stage.round_at(last + 1, last)
+    model = stage.method.finish(t, state, stage.server, stage.clients())
+    if guard and stage.server.grade(model, "validation").accuracy < guard.accuracy:
+        model = _with_statistics(stage, guard)
+    kept = "the clients' model"
+    if guard and not beats(stage.server.grade(model, "validation"), _validation(rivals["train"])):
+        model, kept = rivals["all"].model, "a labels-only model trained on all labels"
+    stage.server.test(model)
+    final = round_record(t, stage.tally, 0.0)
+    history = stage.directory.rounds()
+    if guard or not stage.world.config.split.validation or best_on_validation(final, history):
+        keep_model(stage, final)
+    result = summary(stage.world.config, [*history, final], rivals.get("all"), time.perf_counter() - began)
+    if guard:
+        result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
+    stage.directory.write_result(result)
+    return result
+
+
+def best_on_validation(record: Record, history: list[Record]) -> bool:
+    """Whether this model should be kept because it does better than all before on the part of the labels held out."""
+    earlier = [each["validation_accuracy"] for each in history if "validation_accuracy" in each]
+    return "validation_accuracy" in record and record["validation_accuracy"] > max(earlier, default=-1.0)
+
+
+def keep_model(stage: Stage, record: Record) -> None:
+    """The tested model becomes model.safetensors."""
+    config = stage.world.config
+    assert stage.tally.tested is not None
+    about = {
+        "method": config.method.name,
+        "dataset": config.data.name,
+        "round": record["round"],
+        "accuracy": record["accuracy"],
+    }
+    save_model(stage.directory.model, stage.world, stage.place.network, stage.tally.tested, about)
+
+
+def _with_statistics(stage: Stage, guard: Guard) -> Snapshot:
+    """The guard's best weights as a model; the statistics of the server's own pictures always can be had."""
+    return Snapshot(guard.weights, stage.server.statistics(guard.weights))
+
+
+def _validation(rival: LabelsOnly) -> Score:
+    assert rival.validation is not None
+    return rival.validation
+
+
+def summary(config: Config, records: list[Record], labels_only: LabelsOnly | None, final_seconds: float) -> Record:
+    """What result.json says; the last record is the final model, which competes for the best as one more round."""
+    final = records[-1]
+    by_test = max(records, key=lambda record: record["accuracy"])
+    chooser = "validation_accuracy" if "validation_accuracy" in final else "accuracy"
+    best = max(records, key=lambda record: float(record[chooser]))
+    seconds = [record["seconds"]["total"] for record in records[:-1]]
+    return {
+        "method": config.method.name,
+        "dataset": config.data.name,
+        "seed": config.run.seed,
+        "rounds": len(records) - 1,
+        "accuracy": final["accuracy"],
+        "balanced_accuracy": final["balanced_accuracy"],
+        "best_accuracy": best["accuracy"],
+        "best_round": best["round"],
+        "best_test_accuracy": by_test["accuracy"],
+        "best_test_round": by_test["round"],
+        "labels_only_accuracy": labels_only.test.accuracy if labels_only else None,
+        "seconds": round(sum(seconds) + final_seconds, 3),
+        "seconds_per_round": round(sum(seconds) / len(seconds), 4) if seconds else None,
+        "bytes_up": sum(record["bytes_up"] for record in records),
+        "bytes_down": sum(record["bytes_down"] for record in records),
+    }

@@ -1,0 +1,108 @@
+"""What the loop works with: the world, the processes that act in it, the directory it is written to, who watches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from semifl.experiments.build import World
+from semifl.experiments.records import Record, RunDirectory
+from semifl.federation.local import LocalFederation
+from semifl.federation.memory import ClientMemory
+from semifl.federation.sites import Place, ServerSite
+from semifl.federation.tally import Tally
+from semifl.federation.workers import Here, Pool, Workers, threads
+from semifl.federation.world import Round
+from semifl.learning.weights import Weights
+from semifl.randomness import Seed
+
+
+class Observer(Protocol):
+    """Whoever watches a run."""
+
+    def begin(self, world: World, first_round: int) -> None: ...
+
+    def labels_only(self, accuracy: float) -> None: ...
+
+    def round(self, record: Record, best: float) -> None: ...
+
+    def warn(self, message: str) -> None: ...
+
+    def end(self, result: Record) -> None: ...
+
+
+class Silent:
+    """Nobody watches."""
+
+    def begin(self, world: World, first_round: int) -> None:
+        pass
+
+    def labels_only(self, accuracy: float) -> None:
+        pass
+
+    def round(self, record: Record, best: float) -> None:
+        pass
+
+    def warn(self, message: str) -> None:
+        pass
+
+    def end(self, result: Record) -> None:
+        pass
+
+
+@dataclass
+class Stage:
+    world: World
+    place: Place
+    pool: Pool
+    server: ServerSite
+    tally: Tally
+    directory: RunDirectory
+    observer: Observer
+    first_weights: Weights
+
+    @property
+    def method(self) -> Any:
+        return self.world.config.method.thing
+
+    def clients(self, failures_allowed: int = 0) -> LocalFederation:
+        return LocalFederation(self.pool, len(self.world.division.clients), self.tally, failures_allowed)
+
+    def nobody(self) -> LocalFederation:
+        """A federation that no client has joined."""
+        return LocalFederation(self.pool, 0, self.tally)
+
+    def server_with(self, positions: Tensor) -> ServerSite:
+        """A server that holds these labeled pictures."""
+        world = self.world
+        return ServerSite(self.place, positions, world.data.labels, self.pool, world.config.run.threads, self.tally)
+
+    def round_at(self, index: int, progress_of: int, server: ServerSite | None = None) -> Round:
+        """Round `index`, with the learning rate of round `progress_of`."""
+        run = self.world.config.run
+        seed = Seed(run.seed).under("round", index)
+        (server or self.server).seed = seed.under("server")
+        return Round(index, (progress_of - 1) / run.rounds, seed)
+
+
+@contextmanager
+def open_stage(world: World, directory: RunDirectory, workers: int, device: str, observer: Observer) -> Iterator[Stage]:
+    """Everything in place, and put away afterwards."""
+    place = world.place(ClientMemory(directory.checkpoints / "memory"), device)
+    pool: Pool = Here(place)
+    if workers > 1:
+        place.share()
+        pool = Workers(place, workers, on_loss=lambda code: directory.add_event("worker lost", exit_code=code))
+    tally = Tally()
+    server = ServerSite(place, world.division.server, world.data.labels, pool, world.config.run.threads, tally)
+    try:
+        # All but the server's own fits is done by one thread: two that wait for each other are slow on a busy machine.
+        with threads(1):
+            # The first weights are taken now: every fit leaves its own in the network.
+            yield Stage(world, place, pool, server, tally, directory, observer, place.network.weights())
+    finally:
+        pool.close()
