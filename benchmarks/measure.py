@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from semifl.data.dataset import Facts
@@ -21,6 +22,8 @@ from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
 from semifl.federation.workers import Here, Workers, threads
 from semifl.federation.world import Round
+from semifl.learning.network import Network
+from semifl.learning.training import SGD
 from semifl.models.wide_resnet import WideResNet
 from semifl.randomness import Seed
 
@@ -65,6 +68,24 @@ def flops(module: nn.Module, channels: int, size: int) -> tuple[float, float]:
     with FlopCounterMode(display=False) as both:
         module(images).sum().backward()
     return forward.get_total_flops() / 2, both.get_total_flops() / 2
+
+
+def bare_share(build: Callable[[], nn.Module], size: int, thread_count: int, training_flops: float) -> float:
+    """Share of the peak that nothing but training steps at batch 10 reach, with the same model and optimiser."""
+    network = Network(build())
+    optimizer = SGD(0.01).optimizer(network, None)
+    images = torch.randn(10, 3, size, size).to(memory_format=torch.channels_last)
+    labels = torch.arange(10)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=False)
+        functional.cross_entropy(network(images), labels).backward()
+        optimizer.step()
+
+    with threads(thread_count):
+        step()
+        took = seconds(step, 10)
+    return 10 * training_flops / (took * matmul_peak(thread_count))
 
 
 def build_wide_resnet(depth: int, width: int, size: int) -> nn.Module:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from measure import build_wide_resnet, federation, flops, matmul_peak, report
+from measure import bare_share, build_wide_resnet, federation, flops, matmul_peak, report
 
 from semifl.methods.semifl import SemiFL
 
@@ -29,7 +29,8 @@ def necessary(inference: float, training: float) -> dict[str, float]:
 
 def measure(case: str, depth: int, width: int, size: int, rounds: int) -> None:
     build = partial(build_wide_resnet, depth, width, size)
-    needed = necessary(*flops(build(), 3, size))
+    inference, training = flops(build(), 3, size)
+    needed = necessary(inference, training)
     method = SemiFL(threshold=0.0, statistics="all", clip_norm=1.0)
     with federation(build, size, CLIENTS, PER_CLIENT, CORES, LABELED, TEST) as bench:
         state = method.start(bench.place.network.weights())
@@ -52,6 +53,8 @@ def measure(case: str, depth: int, width: int, size: int, rounds: int) -> None:
         seconds=took,
         tera_flop=sum(needed.values()) / 1e12,
         peak_gflops=peak / 1e9,
+        bare_steps_one_thread=bare_share(build, size, 1, training),
+        bare_steps_all_threads=bare_share(build, size, CORES, training),
         **shares,
     )
 

@@ -60,9 +60,10 @@ class Health:
         return max(policies, key=("warn", "skip", "stop").index)
 
     def _explodes(self, record: Record, history: Sequence[Record]) -> bool:
-        lengths = [each["update_norm"] for each in history[-20:] if each["update_norm"]]
-        norm = record["update_norm"]
-        return len(lengths) >= 3 and bool(norm) and bool(norm > self.explode_factor * statistics.median(lengths))
+        lengths = [float(each["update_norm"]) for each in history[-20:] if each["update_norm"]]
+        return len(lengths) >= 3 and float(record["update_norm"] or 0) > self.explode_factor * statistics.median(
+            lengths
+        )
 
     def _disagrees(self, recent: Sequence[Record]) -> bool:
         """The mean over the last `patience` rounds lies a fifth below that of as many before."""

@@ -14,7 +14,7 @@ from semifl.data.augment import normalize
 from semifl.data.pictures import UnreadableError, decode
 from semifl.errors import UserError
 from semifl.experiments.modelfile import TrainedModel, load_model
-from semifl.learning.evaluation import BLOCK, Score, blocks, score
+from semifl.learning.evaluation import BLOCK, Score, blocks, score, slices
 from semifl.learning.targets import pseudo_labels
 
 
@@ -65,5 +65,7 @@ def _classify(model: TrainedModel, pictures: dict[Path, Tensor]) -> dict[Path, t
 
 
 def _logits(model: TrainedModel, images: Tensor) -> Tensor:
+    device = model.network.device
     with torch.inference_mode():
-        return model.network(normalize(images, model.facts).to(model.network.device)).cpu()
+        parts = [normalize(images[part], model.facts).to(device) for part in slices(len(images), model.facts.size)]
+        return torch.cat([model.network(part) for part in parts]).cpu()

@@ -19,7 +19,7 @@ from semifl.federation.tally import Tally
 from semifl.federation.workers import Pool, must, threads
 from semifl.learning import batchnorm
 from semifl.learning.batchnorm import BatchNormStats
-from semifl.learning.evaluation import Score, blocks, score
+from semifl.learning.evaluation import Score, blocks, score, slices
 from semifl.learning.network import Network
 from semifl.learning.targets import PseudoLabels, pseudo_labels
 from semifl.learning.training import Fit, Fitted, Memory, fit
@@ -55,11 +55,11 @@ class Place:
 
 
 def infer(place: Place, model: Snapshot, images: Tensor) -> Iterator[Tensor]:
-    """Logits of uint8 pictures, block by block."""
+    """Logits of uint8 pictures, slice by slice."""
     place.network.load_snapshot(model)
     with torch.inference_mode():
-        for block in blocks(len(images)):
-            yield place.network(normalize(images[block], place.facts).to(place.network.device))
+        for part in slices(len(images), place.facts.size):
+            yield place.network(normalize(images[part], place.facts).to(place.network.device))
 
 
 def statistics_of(place: Place, weights: Weights, images: Tensor) -> BatchNormStats:
@@ -148,5 +148,5 @@ class ServerSite:
 def grade_block(place: Place, model: Snapshot, span: tuple[str, int, int]) -> Score:
     part, start, stop = span
     images, labels = place.graded[part]
-    (logits,) = infer(place, model, images[start:stop])
+    logits = torch.cat(list(infer(place, model, images[start:stop])))
     return score(logits.cpu(), labels[start:stop])

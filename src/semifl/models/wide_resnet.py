@@ -35,7 +35,7 @@ class WideResNet:
                 inputs = outputs
         head = [
             norm_layer(self.norm, inputs),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(inputs, classes),
@@ -53,7 +53,7 @@ class _Block(nn.Module):
         self.shortcut = None if inputs == outputs and stride == 1 else conv(inputs, outputs, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        activated = F.relu(self.norm1(x))
+        activated = F.relu(self.norm1(x), inplace=True)  # a norm does not need its own output again
         skip = x if self.shortcut is None else self.shortcut(activated)
-        out = self.conv2(F.relu(self.norm2(self.conv1(activated))))
+        out = self.conv2(F.relu(self.norm2(self.conv1(activated)), inplace=True))
         return skip + out  # type: ignore[no-any-return]
