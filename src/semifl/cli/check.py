@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 
 def command(
-    what: options.What,
+    what: Annotated[str, typer.Argument(metavar="PRESET|FILE|RUN", help="A preset or TOML file; a run to reproduce.")],
     settings: options.Settings = None,
     workers: options.Workers = None,
     device: options.Device = "auto",
+    reproduce: Annotated[bool, typer.Option("--reproduce", help="Run a run's first rounds again and compare.")] = False,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How many rounds to reproduce.")] = 2,
 ) -> None:
     """Check a configuration and its data, and estimate memory, disk, traffic and time, without training."""
+    if reproduce:
+        _reproduce(Path(what), rounds, options.worker_count(workers), options.device_name(device))
+        return
     from semifl.experiments.build import build_world
     from semifl.experiments.estimate import estimate
 
@@ -38,6 +43,18 @@ def command(
     typer.echo(f"  traffic  {_size(needs.bytes_down)} down and {_size(needs.bytes_up)} up a round")
     if needs.disk_bytes > free:
         typer.echo("warning: the disk is too small for this run's checkpoints", err=True)
+
+
+def _reproduce(run: Path, rounds: int, workers: int, device: str) -> None:
+    from semifl.experiments.reproduce import reproduce
+
+    verdict = reproduce(run, rounds, workers, device)
+    for name, (then, now) in verdict.changed.items():
+        typer.echo(f"changed since: {name} was {then}, is {now}")
+    if verdict.differs_at:
+        typer.echo(f"{run} does NOT reproduce: round {verdict.differs_at} differs in {', '.join(verdict.fields)}")
+        raise typer.Exit(1)
+    typer.echo(f"{run} reproduces bit for bit: {verdict.rounds} rounds are the same in every field but their seconds")
 
 
 def _say_data(world: World) -> None:

@@ -61,9 +61,8 @@ class Health:
 
     def _explodes(self, record: Record, history: Sequence[Record]) -> bool:
         lengths = [float(each["update_norm"]) for each in history[-20:] if each["update_norm"]]
-        return len(lengths) >= 3 and float(record["update_norm"] or 0) > self.explode_factor * statistics.median(
-            lengths
-        )
+        length = float(record["update_norm"] or 0)
+        return len(lengths) >= 3 and length > self.explode_factor * statistics.median(lengths)
 
     def _disagrees(self, recent: Sequence[Record]) -> bool:
         """The mean over the last `patience` rounds lies a fifth below that of as many before."""
@@ -71,7 +70,7 @@ class Health:
         if len(shares) < 2 * self.patience:
             return False
         earlier, later = shares[-2 * self.patience : -self.patience], shares[-self.patience :]
-        return statistics.mean(later) < 0.8 * statistics.mean(earlier)
+        return bool(statistics.mean(later) < 0.8 * statistics.mean(earlier))
 
 
 def _lasts(recent: Sequence[Record], rounds: int, sign: Any) -> bool:

@@ -22,6 +22,7 @@ from semifl.federation.tally import Tally
 from semifl.federation.world import Round
 
 Record = dict[str, Any]
+FORMAT = 1  # of run directories; raised when a later version could not read an earlier one's
 
 
 class RunDirectory:
@@ -56,7 +57,19 @@ class RunDirectory:
     def config(self) -> Config:
         if not (self.path / "config.toml").is_file():
             raise UserError(f"{self.path} is not a run directory: it has no config.toml")
+        written = self.environment().get("format", FORMAT)
+        if written != FORMAT:
+            raise UserError(
+                f"{self.path} has format {written}, this version reads {FORMAT}: use the version that wrote it"
+            )
         return decode(read(self.path / "config.toml"))
+
+    def environment(self) -> Record:
+        """Where the run was started, or nothing if that is lost."""
+        try:
+            return dict(json.loads((self.path / "environment.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return {}
 
     def rounds(self) -> list[Record]:
         return _read_lines(self.path / "rounds.jsonl")
@@ -73,8 +86,11 @@ class RunDirectory:
         _append(self.path / "events.jsonl", {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "event": kind, **facts})
 
     def result(self) -> Record | None:
-        path = self.path / "result.json"
-        return json.loads(path.read_text()) if path.is_file() else None
+        """The outcome, or None if there is none yet or a crash left half of it."""
+        try:
+            return dict(json.loads((self.path / "result.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return None
 
     def write_result(self, result: Record) -> None:
         replace_text(self.path / "result.json", json.dumps(result, indent=1) + "\n")
@@ -166,6 +182,7 @@ def environment() -> Record:
     from semifl import __version__
 
     return {
+        "format": FORMAT,
         "semifl": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -200,9 +217,12 @@ def _read_lines(path: Path) -> list[Record]:
     if not path.is_file():
         return []
     records = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            records.append(json.loads(line))
+            record = json.loads(line)
         except ValueError:
             break
+        if not isinstance(record, dict):
+            break
+        records.append(record)
     return records

@@ -150,8 +150,10 @@ class SemiFL:
 
     def refresh(self, W: Weights, server: Server, clients: Federation, S_t: Cohort) -> BatchNormStats:
         """Update the sBN statistics: of the server's data, or pooled with those of the cohort or of all clients."""
-        who: dict[str, Cohort] = {"server": (), "cohort": S_t, "all": clients.everyone()}
-        return pool(chain([server.statistics(W)], clients.statistics(W, who[self.statistics])))
+        asked: Cohort = ()
+        if self.statistics != "server":
+            asked = S_t if self.statistics == "cohort" else clients.everyone()
+        return pool(chain([server.statistics(W)], clients.statistics(W, asked)))
 
     def sgd(self, t: Round) -> SGD:
         lr = cosine(self.lr, t.progress)

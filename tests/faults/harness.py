@@ -1,0 +1,199 @@
+"""What the fault tests share: small runs, the commands that start them, and what must come out the same."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from semifl.errors import RunStopped, UserError
+from semifl.experiments import toml
+from toys import toy_table
+
+FULL = os.environ.get("SEMIFL_FAULTS") == "full"
+TESTS = Path(__file__).parents[1]
+TIMEOUT = 180  # seconds after which a process counts as hanging
+
+KEPT = {"client_buffers": "kept", "server_buffers": "kept"}
+REFERENCE = {
+    "order": "reference",
+    "statistics": "all",
+    "strong_view": "reference",
+    "mix_draw": "epoch",
+    "mix_view": "own",
+    "cohort_rounding": "ceil",
+    "clip_norm": 1.0,
+    **KEPT,
+}
+
+
+def table(name: str, rounds: int = 4) -> dict[str, Any]:
+    """A small run that keeps something everywhere: at the server, at the clients, in the guard."""
+    toy = {**toy_table(**(REFERENCE if name == "reference" else KEPT)), "rounds": rounds}
+    if name == "guarded":
+        toy["guard"] = True
+        toy["data"] = {**toy["data"], "labeled": 12, "validation": 0.5}
+    return toy
+
+
+def write_config(name: str, path: Path, rounds: int = 4) -> Path:
+    path.write_text(toml.dumps(table(name, rounds)), encoding="utf-8")
+    return path
+
+
+def records(directory: Path) -> list[dict[str, Any]]:
+    """What the promise covers of rounds.jsonl: everything but the seconds."""
+    lines = (directory / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+
+
+def result(directory: Path) -> dict[str, Any]:
+    content = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+    return {key: value for key, value in content.items() if not key.startswith("seconds")}
+
+
+def assert_same(directory: Path, reference: Path) -> None:
+    assert records(directory) == records(reference)
+    assert (directory / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes()
+    assert result(directory) == result(reference)
+    leftovers = [path for path in directory.rglob("*.part") if path.parent == directory]
+    assert not [path for path in leftovers if path.name == "result.json.part"]
+
+
+def events(directory: Path) -> list[str]:
+    """The kinds of the events; a line that was cut off by a crash is left out."""
+    kinds = []
+    for line in (directory / "events.jsonl").read_text(encoding="utf-8").splitlines():
+        try:
+            kinds.append(json.loads(line)["event"])
+        except ValueError:
+            continue
+    return kinds
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+
+
+def semifl(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "semifl", *map(str, arguments)]
+
+
+def command(directory: Path, config: Path, workers: int) -> list[str]:
+    """Start the run, or go on with it. One that was killed before config.toml existed has nothing to go on from."""
+    if (directory / "config.toml").exists():
+        return semifl("resume", directory, "--workers", workers)
+    return semifl("run", config, "--out", directory, "--workers", workers)
+
+
+@contextmanager
+def launched(arguments: list[str], stderr: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is ended by its id whatever happens."""
+    with stderr.open("wb") as sink:
+        process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=sink, env=environment())
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(timeout=TIMEOUT)
+
+
+def complete(arguments: list[str], stderr: Path) -> float:
+    """Run to the end, which must be a good one; the seconds it took."""
+    began = time.monotonic()
+    with launched(arguments, stderr) as process:
+        code = process.wait(timeout=TIMEOUT)
+    assert code == 0, stderr.read_text()
+    return time.monotonic() - began
+
+
+class Hang(Exception):
+    """Something took far too long."""
+
+
+@contextmanager
+def bounded(seconds: int = 30) -> Iterator[None]:
+    """Turn a hang into a failure."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise Hang(f"still busy after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def only_user_errors() -> Iterator[None]:
+    """Success or one sentence; anything else is a traceback that a person would see."""
+    with bounded():
+        try:
+            yield
+        except (UserError, RunStopped) as error:
+            assert str(error).strip()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a forked command ended: its exit code (negative: the signal), how many files it wrote, what it said."""
+
+    code: int
+    steps: int
+    stderr: str
+
+    @property
+    def sentence(self) -> str:
+        """The one line that a person reads; warnings come before it."""
+        said = [line for line in self.stderr.splitlines() if not line.startswith("warning:")]
+        assert len(said) == 1, self.stderr
+        return said[0]
+
+
+class Zygote:
+    """A process that has imported everything and forks for each command, so that a run starts in milliseconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._stderr = folder / "zygote-stderr"
+        self._process = subprocess.Popen(
+            [sys.executable, str(TESTS / "faults" / "zygote.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(),
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(timeout=TIMEOUT)
+        self._process.stdout.close()
+
+    def run(self, arguments: list[object], **faults: object) -> Ended:
+        """`kill_at`, `full_at`: the step (a write, a flush, a rename, a removal) at which the fault happens."""
+        order = {"arguments": [str(each) for each in arguments], "stderr": str(self._stderr), **faults}
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        return Ended(answer["code"], answer["steps"], self._stderr.read_text())
+
+    def go_on(self, directory: Path, config: Path, **faults: object) -> Ended:
+        """As `command`, with one worker."""
+        return self.run([*command(directory, config, 1)[3:]], **faults)
