@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ MATTERS = ("semifl", "torch", "numpy", "processor", "cpu_capability")  # what bi
 
 
 class Verdict(NamedTuple):
-    """How many rounds were compared, the first that differs (0 if none) and in what, and what has changed around them."""
+    """How many rounds were compared, the first that differs (0 if none) and in what, and what changed around them."""
 
     rounds: int
     differs_at: int
@@ -48,13 +49,11 @@ def reproduce(directory: Path, rounds: int, workers: int, device: str) -> Verdic
     config = replace(config, run=replace(config.run, labels_only=False))
     with TemporaryDirectory() as elsewhere:
         again = RunDirectory(Path(elsewhere) / "again")
-        try:
+        with suppress(_Enough):
             start(config, again.path, workers, device, _Watch(len(recorded)))
-        except _Enough:
-            pass
         repeated = again.rounds()
-    now = environment()
-    changed = {key: (run.environment().get(key), now[key]) for key in MATTERS if run.environment().get(key) != now[key]}
+    then, now = run.environment(), environment()
+    changed = {key: (str(then.get(key)), str(now[key])) for key in MATTERS if then.get(key) != now[key]}
     for before, after in zip(recorded, repeated, strict=True):
         fields = [key for key in before if key != "seconds" and before[key] != after.get(key)]
         if fields:

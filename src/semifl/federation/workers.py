@@ -94,38 +94,30 @@ class Workers:
         self._place = place
         self._losses_left = max_losses
         self._on_loss = on_loss or (lambda exit_code: None)
-        self._runs = 0
         self._common = Mailbox()
         self._team = [_Worker(place) for _ in range(count)]
 
     def run(self, job: Job, common: Any, items: Sequence[Any]) -> Iterator[Any]:
         self._settle()
-        self._runs += 1
-        mine = self._runs
         letter = self._common.put(common, always_send_store=True)
         waiting = deque(range(len(items)))
         done: dict[int, Any] = {}
         wanted = 0
         for worker in self._team:
             worker.prepare(job, letter)
-        try:
-            while wanted < len(items):
-                self._hand_out(waiting, items, limit=wanted + 2 * AHEAD * len(self._team))
-                for worker in self._ready():
-                    try:
-                        number, result = worker.receive()
-                    except (EOFError, OSError):  # gone between two answers, or in the middle of one
-                        waiting.extendleft(sorted(worker.in_hand, reverse=True))
-                        self._replace(worker, job, letter)
-                    else:
-                        done[number] = result
-                while wanted in done:
-                    yield done.pop(wanted)
-                    wanted += 1
-        finally:
-            # A generator that was abandoned may be closed long after another run has begun.
-            if mine == self._runs:
-                self._settle()
+        while wanted < len(items):
+            self._hand_out(waiting, items, limit=wanted + 2 * AHEAD * len(self._team))
+            for worker in self._ready():
+                try:
+                    number, result = worker.receive()
+                except (EOFError, OSError):  # gone between two answers, or in the middle of one
+                    waiting.extendleft(sorted(worker.in_hand, reverse=True))
+                    self._replace(worker, job, letter)
+                else:
+                    done[number] = result
+            while wanted in done:
+                yield done.pop(wanted)
+                wanted += 1
 
     def close(self) -> None:
         for worker in self._team:
@@ -158,7 +150,7 @@ class Workers:
         self._team[self._team.index(worker)] = fresh
 
     def _settle(self) -> None:
-        """Let jobs that nobody waits for any more come to their end, so that the next run starts clean."""
+        """Let jobs of an abandoned run come to their end: only the next run waits for them, never a Ctrl-C."""
         while any(worker.in_hand for worker in self._team):
             for worker in self._ready():
                 try:
