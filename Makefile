@@ -21,7 +21,7 @@ unit: .venv/ready ## the test suite alone
 	$(BIN)/python -m pytest
 
 bench: .venv/ready ## every benchmark, each against its rival in the same run (JSON lines)
-	for name in round loop augment overhead scale; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in round loop augment overhead scale checkpoint; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:            ## remove the environment and caches, keep runs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
