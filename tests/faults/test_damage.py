@@ -189,7 +189,7 @@ def test_a_half_written_last_line_is_written_again(whole: Path, halted: Path, tm
 
 
 def test_lines_that_are_lost_are_not_passed_over_in_silence(whole: Path, halted: Path, tmp_path: Path) -> None:
-    """The checkpoint says three rounds, the file has two: the third line can be had by playing it again, or a sentence."""
+    """The checkpoint says three rounds and the file has fewer: the same lines in the end, or a sentence."""
     directory = copy_of(halted, tmp_path)
     lines = (directory / "rounds.jsonl").read_text().splitlines()
     for broken in (lines[:2], [lines[0], lines[1][:40], lines[2]], [lines[1], lines[2]], []):

@@ -25,6 +25,7 @@ from semifl.federation.world import Method
 from semifl.registry import did_you_mean
 
 T = TypeVar("T")
+PATHS = (("data", "root"), ("model", "weights"))  # keys whose values name files
 DATASETS, MODELS, METHODS = "semifl.data.datasets", "semifl.models", "semifl.methods"
 
 
@@ -118,15 +119,20 @@ class Config:
 
 
 def read(path: Path) -> Table:
-    """The raw tables of a TOML file."""
+    """The raw tables of a TOML file; paths in it are relative to the file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not a text file in UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path} is not valid TOML: {error}") from error
+    for section, key in PATHS:
+        inner = table.get(section)
+        if isinstance(inner, dict) and isinstance(inner.get(key), str) and inner[key]:
+            inner[key] = str(path.absolute().parent / Path(inner[key]).expanduser())
+    return table
 
 
 def override(table: Table, settings: Sequence[str]) -> Table:

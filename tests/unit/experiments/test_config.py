@@ -118,6 +118,13 @@ def test_a_mistake_is_one_sentence(table: dict, sentence: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text('[data]\nname = "folder"\nroot = "pictures"\n[model]\nweights = "/else/w"\n')
+    table = read(tmp_path / "own.toml")
+    assert table["data"]["root"] == str(tmp_path / "pictures")
+    assert table["model"]["weights"] == "/else/w"
+
+
 @pytest.mark.parametrize("setting", ["rounds", "=3", "method.=1", "seed.value=1"])
 def test_a_setting_of_the_wrong_form_is_one_sentence(setting: str) -> None:
     with pytest.raises(UserError, match="--set"):
