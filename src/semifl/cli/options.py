@@ -33,9 +33,10 @@ def load(what: str, settings: list[str] | None) -> Config:
 
 
 def worker_count(workers: int | None) -> int:
-    return (
-        workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or os.cpu_count() or 1
-    )
+    """As many as asked for, or one per core that this process may use."""
+    if workers is not None:
+        return workers
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def device_name(device: str) -> str:

@@ -90,7 +90,8 @@ def _run(world: World, directory: RunDirectory, workers: int, device: str, obser
 
 def _rivals(stage: Stage) -> Rivals:
     """The labels-only models that the run is compared with."""
-    run, division, rivals = stage.world.config.run, stage.world.division, Rivals()
+    run, division = stage.world.config.run, stage.world.division
+    rivals: Rivals = {}
     if run.labels_only or run.guard:
         everything = torch.cat([division.server, division.validation]).sort().values
         rivals["all"] = train_labels_only(stage, everything, LABELS_ONLY["all"])

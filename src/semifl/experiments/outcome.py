@@ -14,9 +14,7 @@ from semifl.experiments.stage import Stage
 from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot
 
-
-class Rivals(dict[str, LabelsOnly]):
-    """Labels-only models: "all" was trained on all labels, "train" without those held out."""
+Rivals = dict[str, LabelsOnly]  # "all" was trained on all labels, "train" without those held out
 
 
 def finish(stage: Stage, last: int, state: Any, rivals: Rivals, guard: Guard | None) -> Record:

@@ -127,7 +127,8 @@ class Workers:
         """Give the next jobs to whoever has the fewest; the limit keeps results from piling up behind a slow one."""
         while waiting and waiting[0] < limit:
             worker = min(self._team, key=lambda each: len(each.in_hand))
-            if len(worker.in_hand) >= AHEAD:
+            # Near the end nobody queues behind a slow client while another worker has nothing to do.
+            if len(worker.in_hand) >= (AHEAD if len(waiting) > len(self._team) else 1):
                 return
             worker.send(waiting[0], items[waiting[0]])
             waiting.popleft()
