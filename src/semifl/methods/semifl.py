@@ -81,14 +81,9 @@ class SemiFL:
     trim: float = 0.2  # share of the replies that "trimmed" drops at each end
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("threshold", 0, 1),
-            ("activity_rate", 0, 1),
-            ("momentum", 0, 1),
-            ("server_momentum", 0, 1),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} must lie between {low} and {high}, not {getattr(self, name)}")
+        for name in ("threshold", "activity_rate", "momentum", "server_momentum"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
         if not 0 <= self.trim < 0.5:
             raise ValueError(f"trim must lie between 0 and 0.5, not {self.trim}")
         for name in ("client_epochs", "server_epochs", "client_batch", "server_batch"):
@@ -133,9 +128,9 @@ class SemiFL:
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         """One more fine-tune and sBN refresh after the last round; the reference order has just done both."""
-        if self.order == "reference" and state.stats:
-            return Snapshot(state.weights, state.stats)
         S_t = clients.sample(self.cohort_size(len(clients)), t.rng)
+        if self.order == "reference":
+            return Snapshot(state.weights, state.stats or self.refresh(state.weights, server, clients, S_t))
         W, _ = self.server_update(t, state, server)
         return Snapshot(W, self.refresh(W, server, clients, S_t))
 
