@@ -113,9 +113,9 @@ def test_check_estimates_before_anything_is_trained(capsys: Output, tmp_path: Pa
     out = capsys.readouterr().out
     assert "30 labeled" in out
     assert "10, with 140 to 140 pictures each" in out
-    # 77,562 parameters of 4 bytes and 2 × 240 BatchNorm statistics of 8 bytes go to five clients, the parameters come
+    # 77,562 parameters of 4 bytes and 2 × 240 BatchNorm statistics of 8 bytes go to four clients, the parameters come
     # back; for the statistics all ten clients get the parameters once more.
-    assert "4.7 MB down and 1.6 MB up a round" in out
+    assert "4.4 MB down and 1.3 MB up a round" in out
     assert list(tmp_path.iterdir()) == []
 
 
