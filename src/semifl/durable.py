@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,23 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     try:
-        write(part)
+        _write(part, write)
         part.chmod(0o666 & ~_umask())  # some writers make files that only their owner can read
         _force(part)
         part.replace(path)
         _force(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _write(part: Path, write: Callable[[Path], None]) -> None:
+    """A writer of another language tells of a full disk in its own way; make it the usual one."""
+    try:
+        write(part)
+    except Exception as error:
+        if "os error 28" in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(part)) from error
+        raise
 
 
 def replace_text(path: Path, text: str) -> None:

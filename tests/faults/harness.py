@@ -1,12 +1,15 @@
 """What the fault tests share: small runs, the commands that start them, and what must come out the same."""
 
+import faulthandler
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,9 +63,14 @@ def result(directory: Path) -> dict[str, Any]:
 
 
 def assert_same(directory: Path, reference: Path) -> None:
-    assert records(directory) == records(reference)
-    assert (directory / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes()
-    assert result(directory) == result(reference)
+    mine, theirs = records(directory), records(reference)
+    assert [each["round"] for each in mine] == [each["round"] for each in theirs], "rounds are missing"
+    for one, other in zip(mine, theirs, strict=True):
+        differing = [key for key in other if one.get(key) != other[key]]
+        assert one == other, f"round {other['round']} differs in {differing}"
+    same = (directory / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes()
+    assert same, "model.safetensors differs"
+    assert result(directory) == result(reference), "result.json differs"
 
 
 def events(directory: Path) -> list[str]:
@@ -139,6 +147,30 @@ def only_user_errors() -> Iterator[None]:
     """Success or one sentence; anything else is a traceback that a person would see."""
     with bounded(), suppress(UserError, RunStopped):
         yield
+
+
+def isolated(action: Callable[[], object]) -> int:
+    """Do it in a forked process with 4 GB more memory than now: readers written in C can end the process itself.
+
+    0: success or a UserError; 1: another exception; negative: the signal that ended it.
+    """
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 30), used + (4 << 30)))
+            faulthandler.disable()  # a crash is counted, not told
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(30)
+            with suppress(UserError, RunStopped):
+                action()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Files that were damaged behind our back, and disks without room: one sentence, nothing deleted, the same bits."""
 
-import json
 import random
 import shutil
 import struct
@@ -92,6 +91,10 @@ def damage(path: Path, kind: str, chance: random.Random) -> None:
     path.write_bytes(content)
 
 
+def first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:200]
+
+
 def files(directory: Path) -> dict[Path, bytes]:
     """Every file but the journal of what was tried, which may grow."""
     kept = (path for path in directory.rglob("*") if path.is_file() and path.name not in ("events.jsonl", ".lock"))
@@ -110,7 +113,7 @@ def test_a_damaged_newest_checkpoint_falls_back(whole: Path, halted: Path, tmp_p
             assert_same(directory, whole)
             assert any("000003.safetensors is damaged" in warning for warning in watcher.warnings), "no warning"
         except Exception as error:
-            failures.append(f"{kind} {seed}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
+            failures.append(f"{kind} {seed}: {type(error).__name__}: {first_line(error)}")
     assert not failures, "\n".join(failures)
 
 
@@ -150,7 +153,7 @@ def test_every_digit_of_a_checkpoint_header_is_covered(halted: Path, whole: Path
             assert_same(directory, whole)
             assert watcher.warnings, "no warning"
         except Exception as error:
-            message = str(error).splitlines()[0][:160]
+            message = first_line(error)
             failures.append(f"{old.decode()} → {new.decode()}: {type(error).__name__}: {message}")
     assert not failures, "\n".join(failures)
 
@@ -172,7 +175,7 @@ def test_a_damaged_memory_of_a_client_is_named_or_healed_but_never_used(
         except (UserError, RunStopped) as error:
             assert "memory of client" in str(error)  # noqa: PT017  (either outcome is right)
         except Exception as error:
-            failures.append(f"{kind} {seed}: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
+            failures.append(f"{kind} {seed}: {type(error).__name__}: {first_line(error)}")
     assert not failures, "\n".join(failures)
 
 
@@ -210,7 +213,8 @@ def test_garbage_in_any_file_of_a_run_is_one_sentence_at_most(
 ) -> None:
     directory = copy_of(whole if name == "result.json" else halted, tmp_path)
     (directory / name).write_bytes(garbage)
-    code = invoke(["resume", str(directory), "--workers", "1"])
+    with bounded(20):  # an empty configuration is a valid one of 800 rounds, which is not this run
+        code = invoke(["resume", str(directory), "--workers", "1"])
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning:")]
     if code == 0:
         assert_same(directory, whole)
@@ -255,14 +259,14 @@ def then_resumed(zygote: Zygote, directory: Path, config: Path, reference: Path)
     try:
         assert_same(directory, reference)
     except AssertionError as error:
-        return f"with room again, other bits: {str(error).splitlines()[0]}"
+        return f"with room again, other bits: {first_line(error)}"
     return ""
 
 
 def test_a_disk_that_is_full_at_any_step(zygote: Zygote, undisturbed: tuple[Path, Path, int], tmp_path: Path) -> None:
     """A stub: from its n-th step on, everything the run tries to force to disk fails with ENOSPC."""
     reference, config, steps = undisturbed
-    failures, tried = [], range(1, steps + 1) if FULL else range(3, steps, 30)
+    failures, tried = [], range(1, steps + 1) if FULL else range(3, steps, 60)
     for step in tried:
         directory = tmp_path / f"step-{step}"
         problem = full_then_room(zygote, directory, config, reference, full_at=step)
@@ -292,7 +296,7 @@ def test_a_disk_that_is_really_full(
 ) -> None:
     reference, config, _ = undisturbed
     pages, failures = 64, []
-    for free in range(0, pages, 1 if FULL else 9):
+    for free in range(2, pages, 1 if FULL else 16):
         directory, ballast = small_disk / "run", small_disk / "ballast"
         shutil.rmtree(directory, ignore_errors=True)
         ballast.write_bytes(bytes(4096 * (pages - free)))
@@ -301,8 +305,3 @@ def test_a_disk_that_is_really_full(
         problem = "; ".join(filter(None, [problem, then_resumed(zygote, directory, config, reference)]))
         failures += [f"{4 * free} KiB free: {problem}"] if problem else []
     assert not failures, "\n".join(failures)
-
-
-def test_a_result_says_what_the_run_said(whole: Path) -> None:
-    """The reference of this file is a whole run: four rounds and a result."""
-    assert json.loads((whole / "result.json").read_text())["rounds"] == 4

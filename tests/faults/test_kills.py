@@ -79,10 +79,10 @@ def strike(directory: Path, whole: Reference, workers: int, chance: random.Rando
 
 
 def plans() -> list[tuple[str, int, int]]:
-    """Kind of run, workers, seed: up to three kills each, 72 in the full suite."""
+    """Kind of run, workers, seed: up to three kills each, 63 in the full suite."""
     if not FULL:
         return [("guarded", 1, 5)]
-    return [(name, 2 if seed % 4 == 3 else 1, seed) for name in NAMES for seed in range(8)]
+    return [(name, 2 if seed % 4 == 3 else 1, seed) for name in NAMES for seed in range(7)]
 
 
 @pytest.mark.parametrize(("name", "workers", "seed"), plans())
@@ -99,7 +99,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
 
 def chosen_steps(name: str, total: int) -> list[int]:
     if FULL:
-        return list(range(1, total + 1))
+        return list(range(1 + len(name) % 2, total + 1, 2))
     return sorted(random.Random(name).sample(range(1, total + 1), 5))
 
 
@@ -132,9 +132,9 @@ def test_a_run_killed_at_every_few_steps_still_gets_to_its_end(zygote: Zygote, t
     """Each resumption lives a little longer than the one before, and none loses what the others finished."""
     config = write_config(name, tmp_path / "config.toml")
     whole = zygote.go_on(tmp_path / "whole", config)
-    kills, patience = 0, 21
+    kills, patience = 0, 45
     while (ended := zygote.go_on(tmp_path / "run", config, kill_at=patience)).code == -signal.SIGKILL:
-        kills, patience = kills + 1, patience + (0 if FULL else 9)
+        kills, patience = kills + 1, patience + (0 if FULL else 10)
         assert kills < 60, "the run does not get any further"
     print(f"kills: {kills}")
     assert ended.code == 0, ended.stderr
@@ -163,7 +163,7 @@ def test_a_run_given_more_rounds_and_killed_can_be_resumed(zygote: Zygote, tmp_p
             assert ended.code == 0
             assert_same(tmp_path / "again", tmp_path / "whole")
         except AssertionError as error:
-            failures.append(f"killed at step {step}: {ended.stderr or str(error).splitlines()[0]}")
+            failures.append(f"killed at step {step}: {ended.stderr or error}")
     assert not failures, "\n".join(failures)
 
 
@@ -185,7 +185,7 @@ def workers_of(pid: int) -> list[int]:
     return [worker for server in children(pid) for worker in children(server) if worker != server]
 
 
-@pytest.mark.parametrize("name", NAMES if FULL else ["paper"])
+@pytest.mark.parametrize("name", NAMES if FULL else ["guarded"])
 def test_killed_workers_are_replaced_and_the_bits_stay(
     reference: Callable[[str], Reference], tmp_path: Path, name: str
 ) -> None:

@@ -11,7 +11,7 @@ import click
 import typer
 
 from semifl import __version__
-from semifl.cli import check, data, evaluate, list_, predict, resume, run, show
+from semifl.cli import check, data, evaluate, list_, predict, resume, run, show, theory
 from semifl.errors import RunStopped, UserError
 from semifl.registry import did_you_mean
 
@@ -33,6 +33,7 @@ app = typer.Typer(
 for name, verb in {"run": run, "resume": resume, "list": list_, "show": show, "check": check}.items():
     app.command(name)(verb.command)
 app.add_typer(data.app, name="data")
+app.add_typer(theory.app, name="theory")
 app.command("evaluate")(evaluate.command)
 app.command("predict")(predict.command)
 

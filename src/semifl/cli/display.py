@@ -95,7 +95,8 @@ def finished(directory: Path, result: Record) -> None:
     typer.echo(f"accuracy     {accuracy:.1f} %  (best round {result['best_round']}: {result['best_accuracy']:.1f} %)")
     if labels_only is not None:
         typer.echo(f"labels only  {labels_only:.1f} %  the clients brought {accuracy - labels_only:+.1f} points")
-    picture = draw_curves(directory)
-    typer.echo(
-        f"run          {directory}  ({result['rounds']} rounds, {result['seconds']:.0f} s; picture: {picture.name})"
-    )
+    try:
+        picture = f"picture: {draw_curves(directory).name}"
+    except OSError as error:  # a result without its picture is still a result
+        picture = f"no picture: {error.strerror}"
+    typer.echo(f"run          {directory}  ({result['rounds']} rounds, {result['seconds']:.0f} s; {picture})")

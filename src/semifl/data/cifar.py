@@ -40,7 +40,7 @@ class Edition:
     def load(self, root: str, verify: bool) -> Dataset:
         """Read the batches, in the publisher's order."""
         batches = self._batches(root, verify)
-        class_names = tuple(_text(name) for name in _entry(batches[self.meta], self.names, self.meta))
+        class_names = _words(_entry(batches[self.meta], self.names, self.meta), self.meta)
         parts = [self._examples(batches[name], name, len(class_names)) for name in self.train]
         images, labels = zip(*parts, strict=True)
         test_images, test_labels = self._examples(batches[self.test], self.test, len(class_names))
@@ -68,11 +68,14 @@ class Edition:
 
     def _examples(self, batch: Any, name: str, classes: int) -> tuple[Tensor, Tensor]:
         """Pictures [n, 3, 32, 32] and labels of one batch."""
-        pixels = np.asarray(_entry(batch, "data", name))
-        labels = np.asarray(_entry(batch, self.labels, name))
-        if pixels.dtype != np.uint8 or pixels.shape != (len(labels), 3 * 32 * 32):
+        try:
+            pixels = np.asarray(_entry(batch, "data", name))
+            labels = np.asarray(_entry(batch, self.labels, name))
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{name} does not hold arrays ({error}): fetch the data set again.") from error
+        if pixels.dtype != np.uint8 or labels.ndim != 1 or pixels.shape != (len(labels), 3 * 32 * 32):
             raise UserError(f"{name} does not hold one row of 3072 bytes per label: fetch the data set again.")
-        if labels.dtype.kind != "i" or labels.min() < 0 or labels.max() >= classes:
+        if labels.dtype.kind != "i" or not labels.size or labels.min() < 0 or labels.max() >= classes:
             raise UserError(f"{name} has labels outside 0 to {classes - 1}: fetch the data set again.")
         return torch.from_numpy(pixels.reshape(-1, 3, 32, 32).copy()), torch.from_numpy(labels.astype(np.int64))
 
@@ -101,5 +104,8 @@ def _entry(batch: Any, key: str, name: str) -> Any:
     raise UserError(f"{name} has no entry {key}: fetch the data set again.")
 
 
-def _text(word: bytes | str) -> str:
-    return word.decode() if isinstance(word, bytes) else word
+def _words(names: Any, name: str) -> tuple[str, ...]:
+    """The names of the classes."""
+    if not isinstance(names, list) or not names or not all(isinstance(word, (bytes, str)) for word in names):
+        raise UserError(f"{name} does not name the classes: fetch the data set again.")
+    return tuple(word.decode(errors="replace") if isinstance(word, bytes) else word for word in names)

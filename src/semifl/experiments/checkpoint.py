@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -17,7 +16,7 @@ from semifl.durable import replace_file
 from semifl.errors import UserError
 from semifl.learning import trees
 from semifl.learning.batchnorm import Moments
-from semifl.learning.weights import Snapshot
+from semifl.learning.weights import Snapshot, digest
 
 FORMAT = 1
 KEPT = 2
@@ -39,12 +38,8 @@ class Checkpoints:
         skeleton = json.dumps(trees.flatten(state, tensors))
         # Clones, because tensors that are views of one vector must be separate in the file.
         named = {str(number): tensor.detach().cpu().clone() for number, tensor in enumerate(tensors)}
-        metadata = {
-            "format": str(FORMAT),
-            "round": str(round),
-            "skeleton": skeleton,
-            "checksum": _checksum(skeleton, list(named.values())),
-        }
+        metadata = {"format": str(FORMAT), "round": str(round), "skeleton": skeleton}
+        metadata["checksum"] = _checksum(metadata, named)
         replace_file(self._path(round), lambda part: save_file(named, part, metadata))
         for old in self.rounds()[:-KEPT]:
             self._path(old).unlink(missing_ok=True)
@@ -70,16 +65,16 @@ class Checkpoints:
 
     def _read(self, path: Path, named: Sequence[type]) -> Saved:
         with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != str(FORMAT):
-                raise UserError(
-                    f"{path} has format {metadata.get('format')}, this version reads {FORMAT}: "
-                    "use the version that wrote it"
-                )
-            names = sorted(file.keys(), key=int)
-            tensors = [file.get_tensor(name) for name in names]
-        if metadata["checksum"] != _checksum(metadata["skeleton"], tensors):
+            metadata = dict(file.metadata() or {})
+            named_tensors = {name: file.get_tensor(name) for name in sorted(file.keys(), key=int)}
+        checksum = metadata.pop("checksum")
+        if checksum != _checksum(metadata, named_tensors):
             raise ValueError("its checksum does not match")
+        if metadata["format"] != str(FORMAT):
+            raise UserError(
+                f"{path} has format {metadata['format']}, this version reads {FORMAT}: use the version that wrote it"
+            )
+        tensors = list(named_tensors.values())
         known = {each.__name__: each for each in (*named, Moments, Snapshot)}
         state = trees.rebuild(json.loads(metadata["skeleton"]), tensors, known)
         return Saved(int(metadata["round"]), state)
@@ -88,9 +83,7 @@ class Checkpoints:
         return self.folder / f"{round:06d}.safetensors"
 
 
-def _checksum(skeleton: str, tensors: list[Tensor]) -> str:
-    digest = hashlib.sha256(skeleton.encode())
-    for tensor in tensors:
-        content: Any = tensor.view(-1).view(torch.uint8).numpy()
-        digest.update(content)
-    return digest.hexdigest()
+def _checksum(metadata: dict[str, str], tensors: dict[str, Tensor]) -> str:
+    """Of everything that is read again: the metadata, and the tensors' names, shapes, types and bits."""
+    content = json.dumps([sorted(metadata.items()), digest(tensors)])
+    return hashlib.sha256(content.encode()).hexdigest()

@@ -126,7 +126,7 @@ def read(path: Path) -> Table:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not a text file in UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # bad syntax, endless numbers, endless nesting
         raise UserError(f"{path} is not valid TOML: {error}") from error
     for section, key in PATHS:
         inner = table.get(section)
@@ -141,7 +141,7 @@ def override(table: Table, settings: Sequence[str]) -> Table:
     for setting in settings:
         dotted, equals, text = setting.partition("=")
         keys = dotted.strip().split(".")
-        if not equals or not all(keys):
+        if not equals or not all(keys) or not _is_text(setting):
             raise UserError(f"--set {setting!r} is not of the form section.key=value")
         inner = result
         for key in keys[:-1]:
@@ -154,7 +154,13 @@ def override(table: Table, settings: Sequence[str]) -> Table:
 
 def decode(table: Table) -> Config:
     """Check every key and type, fill in the defaults."""
-    table = _copy(table)
+    try:
+        return _decode(_copy(table))
+    except RecursionError as error:
+        raise UserError("the configuration is nested too deeply") from error
+
+
+def _decode(table: Table) -> Config:
     sections = {name: table.pop(name, {}) for name in ("stop", "health", "data", "model", "method")}
     for name, section in sections.items():
         if not isinstance(section, dict):
@@ -189,6 +195,9 @@ def decode(table: Table) -> Config:
 def _choose(package: str, section: Table, where: str, default: str, known: Sequence[str] = ()) -> Chosen[Any]:
     name = section.pop("name", default)
     cls = registry.find(package, _text(name, f"{where}.name"), f"{where}.name")
+    duty = {"data": "load", "method": "round"}[where]
+    if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not hasattr(cls, duty):
+        raise UserError(f"{where}.name = {name!r} is not a dataclass with a method {duty!r}")
     return Chosen(name, _build(cls, section, where, known))
 
 
@@ -207,12 +216,18 @@ def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
     """A model of ours is a dataclass with `build`; a user's own may be any function that returns a module."""
     name = section.pop("name", "wide_resnet")
     factory = registry.find(MODELS, _text(name, "model.name"), "model.name")
-    if dataclasses.is_dataclass(factory):
+    if dataclasses.is_dataclass(factory) and hasattr(factory, "build"):
         spec: Any = _build(factory, section, "model", _names(WarmStart))  # type: ignore[arg-type]
         return Chosen(name, spec.build), _leaves(spec)
     if not callable(factory):
         raise UserError(f"model.name = {name!r} is not a function or class that builds a model")
-    parameters = inspect.signature(factory).parameters
+    try:
+        parameters = inspect.signature(factory).parameters
+    except ValueError as error:  # something written in another language, which cannot be asked
+        raise UserError(f"model.name = {name!r} is not a function or class that builds a model") from error
+    for key, value in section.items():
+        if not isinstance(value, (bool, int, float, str)):
+            raise UserError(f"model.{key} = {value!r} is not right: it should be a number, a string, true or false")
     if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         _refuse_unknown(section, [*parameters, *_names(WarmStart)], "model")
     return Chosen(name, factory), section
@@ -267,8 +282,17 @@ def _text(value: Any, key: str) -> str:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
+
+
+def _is_text(word: str) -> bool:
+    """Whether a word of the command line can be written to a file at all."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _copy(table: Table) -> Table:

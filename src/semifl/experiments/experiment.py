@@ -55,7 +55,7 @@ def resume(
             config = _change_rounds(directory, config, done, rounds)
         elif finished:
             return finished
-        if not done and directory.rounds():
+        if not done and len(directory.rounds()) > 1:  # one line may be that of a round whose checkpoint never came
             raise UserError(
                 f"{out} has lost its checkpoints, so its {len(directory.rounds())} rounds cannot be continued"
             )
@@ -69,6 +69,7 @@ def _change_rounds(directory: RunDirectory, config: Config, done: int, rounds: i
     config = replace(config, run=replace(config.run, rounds=rounds))
     for name in LABELS_ONLY.values():  # their learning rates were those of another number of rounds
         shutil.rmtree(directory.checkpoints / name, ignore_errors=True)
+    directory.forget_result()  # first: a result must never stand beside a configuration it does not belong to
     directory.write_config(config)
     directory.add_event("rounds changed", rounds=rounds, after=done)
     return config

@@ -51,23 +51,30 @@ def load_model(path: Path, device: str = "cpu") -> TrainedModel:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})["semifl"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        written = about["format"]
     except FileNotFoundError as error:
         raise UserError(f"there is no model file {path}") from error
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not a model written by semifl") from error
-    if about["format"] != FORMAT:
-        raise UserError(
-            f"{path} has format {about['format']}, this version reads {FORMAT}: use the version that wrote it"
-        )
-    raw: dict[str, Any] = about["facts"]
-    plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-    facts = Facts(**plain)
-    config = decode({"model": about["model"]})
-    module = build_model(config.model.thing, config.model_keys, facts, 0, WarmStart())
+    if written != FORMAT:
+        raise UserError(f"{path} has format {written}, this version reads {FORMAT}: use the version that wrote it")
     try:
+        facts = _facts(about["facts"])
+        config = decode({"model": dict(about["model"])})
+        module = build_model(config.model.thing, config.model_keys, facts, 0, WarmStart())
         module.load_state_dict(tensors)
-    except RuntimeError as error:
+    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path} does not fit the model it describes") from error
     network = Network(module, device)
     network.module.eval()
     return TrainedModel(network, facts, about)
+
+
+def _facts(raw: dict[str, Any]) -> Facts:
+    plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+    facts = Facts(**plain)
+    if not all(isinstance(number, int) and 0 < number < 10_000 for number in (facts.channels, facts.size)):
+        raise ValueError("pictures of an impossible size")
+    if len(facts.mean) != facts.channels or len(facts.std) != facts.channels or not facts.class_names:
+        raise ValueError("facts that do not belong together")
+    return facts

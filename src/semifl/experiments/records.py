@@ -57,26 +57,36 @@ class RunDirectory:
     def config(self) -> Config:
         if not (self.path / "config.toml").is_file():
             raise UserError(f"{self.path} is not a run directory: it has no config.toml")
+        path = self.path / "config.toml"
+        table = read(path)
+        if not {"data", "model", "method"} <= table.keys():
+            raise UserError(f"{path} is damaged: a run's configuration has the sections data, model and method")
         written = self.environment().get("format", FORMAT)
         if written != FORMAT:
             raise UserError(
                 f"{self.path} has format {written}, this version reads {FORMAT}: use the version that wrote it"
             )
-        return decode(read(self.path / "config.toml"))
+        try:
+            return decode(table)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
 
     def environment(self) -> Record:
         """Where the run was started, or nothing if that is lost."""
-        try:
-            return dict(json.loads((self.path / "environment.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            return {}
+        return _read_object(self.path / "environment.json")
 
     def rounds(self) -> list[Record]:
+        """The finished rounds, as far as the file is sound; the last line may have been cut off by a crash."""
         return _read_lines(self.path / "rounds.jsonl")
 
     def keep_rounds(self, last: int) -> None:
         """Drop lines of rounds that the checkpoint does not know: they will be run, and written, again."""
         kept = [record for record in self.rounds() if record["round"] <= last]
+        if [record["round"] for record in kept] != list(range(1, last + 1)):
+            raise UserError(
+                f"{self.path / 'rounds.jsonl'} is damaged: the checkpoint is of round {last}, "
+                f"but only {len(kept)} rounds before it can be read"
+            )
         replace_text(self.path / "rounds.jsonl", "".join(json.dumps(record) + "\n" for record in kept))
 
     def add_round(self, record: Record) -> None:
@@ -87,10 +97,11 @@ class RunDirectory:
 
     def result(self) -> Record | None:
         """The outcome, or None if there is none yet or a crash left half of it."""
-        try:
-            return dict(json.loads((self.path / "result.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            return None
+        result = _read_object(self.path / "result.json")
+        return result if {"accuracy", "rounds"} <= result.keys() else None
+
+    def forget_result(self) -> None:
+        (self.path / "result.json").unlink(missing_ok=True)
 
     def write_result(self, result: Record) -> None:
         replace_text(self.path / "result.json", json.dumps(result, indent=1) + "\n")
@@ -212,17 +223,25 @@ def _append(path: Path, record: Record) -> None:
         os.fsync(file.fileno())
 
 
+def _read_object(path: Path) -> Record:
+    """A JSON object; nothing if there is none, or something else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def _read_lines(path: Path) -> list[Record]:
-    """All whole lines; the last may have been cut off by a crash."""
     if not path.is_file():
         return []
     records = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
-        if not isinstance(record, dict):
+        if not isinstance(record, dict) or not isinstance(record.get("round"), int):
             break
         records.append(record)
     return records

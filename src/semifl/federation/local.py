@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from semifl.federation.workers import JobFailed, Pool, must
 from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.weights import Shapes, Weights, fault
+
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Visit(NamedTuple):
@@ -56,6 +59,8 @@ class LocalFederation:
             yield reply
 
     def _failed(self, client: ClientId, failure: JobFailed, t: Round) -> Reply:
+        if failure.errno in DISK:  # the simulation's disk, not the client's fault
+            raise OSError(failure.errno, failure.reason) from failure
         if self._failures_allowed == 0:
             raise RunStopped(f"client {client} failed in round {t.index}: {failure.reason}") from failure
         self._failures_allowed -= 1

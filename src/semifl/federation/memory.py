@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 
 from semifl.durable import replace_file
 from semifl.errors import UserError
 from semifl.learning.training import Memory
+from semifl.learning.weights import digest
 
 
 class ClientMemory:
@@ -28,13 +30,18 @@ class ClientMemory:
             return None
         path = self._path(client, max(rounds))
         try:
-            return load_file(path)
-        except Exception as error:  # safetensors raises its own, undocumented types
+            with safe_open(path, "pt") as file:
+                memory = {name: file.get_tensor(name) for name in sorted(file.keys())}
+                sound = (file.metadata() or {}).get("digest") == digest(memory)
+        except (OSError, SafetensorError) as error:
             raise UserError(f"the memory of client {client} in {path} is damaged: {error}") from error
+        if not sound:
+            raise UserError(f"the memory of client {client} in {path} is damaged: its checksum does not match")
+        return memory
 
     def write(self, client: int, round: int, memory: Memory) -> None:
-        tensors = {name: tensor.contiguous() for name, tensor in memory.items()}
-        replace_file(self._path(client, round), lambda part: save_file(tensors, part))
+        tensors = {name: memory[name].contiguous() for name in sorted(memory)}
+        replace_file(self._path(client, round), lambda part: save_file(tensors, part, {"digest": digest(tensors)}))
         # The checkpoints of the two rounds before this one can still be resumed from; older files serve nobody.
         needed = max((earlier for earlier in self._rounds(client) if earlier <= round - 2), default=0)
         for earlier in self._rounds(client):

@@ -29,16 +29,17 @@ AHEAD = 2  # jobs a worker may have in hand: it never waits for this process bet
 
 
 class JobFailed(Exception):
-    """A job raised: what, in one line, and the whole traceback."""
+    """A job raised: what, in one line, the whole traceback, and the system's error number if it was the disk."""
 
-    def __init__(self, reason: str, trace: str) -> None:
+    def __init__(self, reason: str, trace: str, errno: int | None = None) -> None:
         super().__init__(reason)
-        self.reason, self.trace = reason, trace
+        self.reason, self.trace, self.errno = reason, trace, errno
 
     @staticmethod
     def of(error: Exception) -> JobFailed:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        return JobFailed(" ".join(reason.split()), traceback.format_exc())
+        number = error.errno if isinstance(error, OSError) else None
+        return JobFailed(" ".join(reason.split()), traceback.format_exc(), number)
 
 
 def must(results: Iterator[Any]) -> Iterator[Any]:
@@ -236,7 +237,7 @@ def _work(pipe: Any, place: Any) -> None:
             answer = ("result", outgoing[slot].put(job(place, common, incoming[slot].get(rest[0], copy=False))))
         except Exception as error:
             failed = JobFailed.of(error)
-            answer = ("error", outgoing[slot].put((failed.reason, failed.trace)))
+            answer = ("error", outgoing[slot].put((failed.reason, failed.trace, failed.errno)))
         try:
             pipe.send(answer)
         except ConnectionError:

@@ -39,10 +39,10 @@ def test_critical(tmp_path: Path) -> None:
     check(tmp_path, "critical", save(draw_critical([setting], sweep, gains), tmp_path, "critical"))
 
 
-def test_demo(tmp_path: Path) -> None:
+def test_demo() -> None:
     shown = scene(seed=1)
     assert shown.after < shown.before
     assert set(np.unique(shown.after_classes)) == {0, 1}
     edge = shown.core[0]
     assert ((shown.carried[shown.shown, 0] >= edge) & (shown.carried[shown.shown, 0] <= 1 - edge)).all()
-    check(tmp_path, "demo", save(draw_demo(shown), tmp_path, "demo"))
+    assert len(draw_demo(shown).axes) == 3

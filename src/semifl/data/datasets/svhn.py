@@ -65,7 +65,7 @@ def _examples(path: Path) -> tuple[Tensor, Tensor]:
     pixels, labels = read_mat(path, "X", "y")
     if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3, labels.size):
         raise UserError(f"{path} does not hold one 32×32 colour picture per label: fetch the file again.")
-    if not labels.size or labels.min() < 1 or labels.max() > 10:
+    if labels.dtype.kind not in "iu" or not labels.size or labels.min() < 1 or labels.max() > 10:
         raise UserError(f"{path} holds no labels or labels outside 1 to 10: fetch the file again.")
     images = np.ascontiguousarray(pixels.transpose(3, 2, 0, 1))
     return torch.from_numpy(images), torch.from_numpy(labels.reshape(-1).astype(np.int64) % 10)
