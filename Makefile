@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test check unit bench clean
+.PHONY: help demo test test-faults check unit bench clean
 help:             ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
@@ -19,6 +19,9 @@ check: .venv/ready ## lint, formatting, types, import rules
 
 unit: .venv/ready ## the test suite alone
 	$(BIN)/python -m pytest
+
+test-faults: .venv/ready ## kills, damage, full disks, fuzzing and poisoned clients in full (about half an hour)
+	SEMIFL_FAULTS=full $(BIN)/python -m pytest tests/faults -s
 
 bench: .venv/ready ## every benchmark, each against its rival in the same run (JSON lines)
 	for name in round loop augment overhead scale checkpoint; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done

@@ -154,18 +154,7 @@ def _resolve(config: Config, data: Dataset) -> Config:
         partition = Chosen(name, PARTITIONS[name]())
     clients = split.clients or len(data.sites) or CLIENTS
     split = replace(split, labeled=labeled, clients=clients)
-    return replace(_absolute(config), split=split, partition=partition)
-
-
-def _absolute(config: Config) -> Config:
-    """With paths that hold wherever a run is continued from."""
-    source: Any = config.data.thing
-    if getattr(source, "root", ""):
-        source = replace(source, root=str(Path(source.root).expanduser().absolute()))
-    warm = config.warm_start
-    if warm.weights:
-        warm = replace(warm, weights=str(Path(warm.weights).expanduser().absolute()))
-    return replace(config, data=Chosen(config.data.name, source), warm_start=warm)
+    return replace(config, split=split, partition=partition)
 
 
 def _draw_labeled(config: Config, data: Dataset, seed: Seed) -> Tensor:

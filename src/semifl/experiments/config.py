@@ -9,6 +9,7 @@ import dataclasses
 import inspect
 import tomllib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
@@ -128,11 +129,7 @@ def read(path: Path) -> Table:
         raise UserError(f"{path} is not a text file in UTF-8") from error
     except (ValueError, RecursionError) as error:  # bad syntax, endless numbers, endless nesting
         raise UserError(f"{path} is not valid TOML: {error}") from error
-    for section, key in PATHS:
-        inner = table.get(section)
-        if isinstance(inner, dict) and isinstance(inner.get(key), str) and inner[key]:
-            inner[key] = str(path.absolute().parent / Path(inner[key]).expanduser())
-    return table
+    return _with_whole_paths(table, path.absolute().parent)
 
 
 def override(table: Table, settings: Sequence[str]) -> Table:
@@ -149,7 +146,17 @@ def override(table: Table, settings: Sequence[str]) -> Table:
             if not isinstance(inner, dict):
                 raise UserError(f"--set {setting!r}: {key!r} is a value, not a section")
         inner[keys[-1]] = _value(text.strip())
-    return result
+    return _with_whole_paths(result, Path.cwd())
+
+
+def _with_whole_paths(table: Table, folder: Path) -> Table:
+    """Paths that hold wherever a run is continued from; relative ones begin at `folder`."""
+    for section, key in PATHS:
+        inner = table.get(section)
+        if isinstance(inner, dict) and isinstance(inner.get(key), str) and inner[key]:
+            with suppress(RuntimeError):  # "~nobody": there is no such home
+                inner[key] = str(folder / Path(inner[key]).expanduser())
+    return table
 
 
 def decode(table: Table) -> Config:
@@ -228,6 +235,7 @@ def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
     for key, value in section.items():
         if not isinstance(value, (bool, int, float, str)):
             raise UserError(f"model.{key} = {value!r} is not right: it should be a number, a string, true or false")
+        _check(type(value), value, f"model.{key}")
     if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         _refuse_unknown(section, [*parameters, *_names(WarmStart)], "model")
     return Chosen(name, factory), section
@@ -245,6 +253,8 @@ def _build(cls: type[T], section: Table, where: str, known: Sequence[str] = ()) 
 
 
 def _check(wanted: Any, value: Any, dotted: str) -> Any:
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise UserError(f"{dotted} is not right: the number is too large")
     plain = tuple(value) if isinstance(value, list) else value
     try:
         return TypeAdapter(wanted).validate_python(plain, strict=True)
