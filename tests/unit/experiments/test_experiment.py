@@ -48,12 +48,12 @@ class InterruptAfter(Silent):
 
 
 @pytest.mark.parametrize("method", [KEPT, REFERENCE], ids=["paper", "reference"])
-def test_same_seed_same_bits_with_one_or_two_workers(tmp_path: Path, method: dict) -> None:
+def test_same_seed_same_bits_with_one_two_or_four_workers(tmp_path: Path, method: dict) -> None:
     config = decode(toy_table(**method))
-    for name, workers in (("one", 1), ("again", 1), ("two", 2)):
+    for name, workers in (("one", 1), ("again", 1), ("two", 2), ("four", 4)):
         start(config, tmp_path / name, workers=workers)
     model = (tmp_path / "one" / "model.safetensors").read_bytes()
-    for other in ("again", "two"):
+    for other in ("again", "two", "four"):
         assert (tmp_path / other / "model.safetensors").read_bytes() == model
         assert rounds(tmp_path / other) == rounds(tmp_path / "one")
 
