@@ -146,7 +146,7 @@ def override(table: Table, settings: Sequence[str]) -> Table:
             if not isinstance(inner, dict):
                 raise UserError(f"--set {setting!r}: {key!r} is a value, not a section")
         inner[keys[-1]] = _value(text.strip())
-    return _with_whole_paths(result, Path.cwd())
+    return result
 
 
 def _with_whole_paths(table: Table, folder: Path) -> Table:
@@ -160,9 +160,9 @@ def _with_whole_paths(table: Table, folder: Path) -> Table:
 
 
 def decode(table: Table) -> Config:
-    """Check every key and type, fill in the defaults."""
+    """Check every key and type, fill in the defaults; relative paths begin where the program runs."""
     try:
-        return _decode(_copy(table))
+        return _decode(_with_whole_paths(_copy(table), Path.cwd()))
     except RecursionError as error:
         raise UserError("the configuration is nested too deeply") from error
 
