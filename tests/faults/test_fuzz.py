@@ -318,7 +318,7 @@ def test_any_pickle(content: bytes) -> None:
     assert isolated(lambda: formats.unpickle(content, "batch")) == 0
 
 
-def test_a_pickle_of_eleven_bytes_does_not_fill_the_memory() -> None:
+def test_a_pickle_of_nine_bytes_does_not_fill_the_memory() -> None:
     """It puts None at place 2²⁷ of the memo, for which the reader written in C makes room."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert isolated(lambda: formats.unpickle(b"\x80\x02Nr\x00\x00\x00\x08.", "batch")) == 0
