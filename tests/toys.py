@@ -7,6 +7,19 @@ from torch import nn
 
 from semifl.data.dataset import Dataset, Facts
 
+# Two kinds of SemiFL that every promise is tested on: with memory, and with all that the released program does.
+KEPT = {"client_buffers": "kept", "server_buffers": "kept"}
+REFERENCE = {
+    "order": "reference",
+    "statistics": "all",
+    "strong_view": "reference",
+    "mix_draw": "epoch",
+    "mix_view": "own",
+    "cohort_rounding": "ceil",
+    "clip_norm": 1.0,
+    **KEPT,
+}
+
 COLOURS = torch.tensor([[220, 40, 40], [40, 220, 40], [40, 40, 220]])
 
 

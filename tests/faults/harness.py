@@ -18,23 +18,11 @@ from typing import Any, Self
 
 from semifl.errors import RunStopped, UserError
 from semifl.experiments import toml
-from toys import toy_table
+from toys import KEPT, REFERENCE, toy_table
 
 FULL = os.environ.get("SEMIFL_FAULTS") == "full"
 TESTS = Path(__file__).parents[1]
 TIMEOUT = 180  # seconds after which a process counts as hanging
-
-KEPT = {"client_buffers": "kept", "server_buffers": "kept"}
-REFERENCE = {
-    "order": "reference",
-    "statistics": "all",
-    "strong_view": "reference",
-    "mix_draw": "epoch",
-    "mix_view": "own",
-    "cohort_rounding": "ceil",
-    "clip_norm": 1.0,
-    **KEPT,
-}
 
 
 def table(name: str, rounds: int = 4) -> dict[str, Any]:

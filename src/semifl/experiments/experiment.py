@@ -84,9 +84,7 @@ def _run(world: World, directory: RunDirectory, workers: int, device: str, obser
             stage.place.memory.forget_after(done)
         observer.begin(world, done + 1)
         last, progress = _play(stage, done, progress)
-        result = finish(stage, last, progress.state, rivals, progress.guard)
-        observer.end(result)
-        return result
+        return finish(stage, last, progress.state, rivals, progress.guard)
 
 
 def _rivals(stage: Stage) -> Rivals:

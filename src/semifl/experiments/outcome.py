@@ -11,7 +11,6 @@ from semifl.experiments.labels_only import LabelsOnly
 from semifl.experiments.modelfile import save_model
 from semifl.experiments.records import Record, round_record
 from semifl.experiments.stage import Stage
-from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot
 
 Rivals = dict[str, LabelsOnly]  # "all" was trained on all labels, "train" without those held out
@@ -22,12 +21,9 @@ def finish(stage: Stage, last: int, state: Any, rivals: Rivals, guard: Guard | N
     stage.tally.reset()
     began = time.perf_counter()
     t = stage.round_at(last + 1, last)
-    model = stage.method.finish(t, state, stage.server, stage.clients())
-    if guard and stage.server.grade(model, "validation").accuracy < guard.accuracy:
-        model = _with_statistics(stage, guard)
-    kept = "the clients' model"
-    if guard and not beats(stage.server.grade(model, "validation"), _validation(rivals["train"])):
-        model, kept = rivals["all"].model, "a labels-only model trained on all labels"
+    model, kept = stage.method.finish(t, state, stage.server, stage.clients()), ""
+    if guard:
+        model, kept = _choose(stage, model, rivals, guard)
     stage.server.test(model)
     final = round_record(t, stage.tally, 0.0)
     history = stage.directory.rounds()
@@ -59,14 +55,18 @@ def keep_model(stage: Stage, record: Record) -> None:
     save_model(stage.directory.model, stage.world, stage.place.network, stage.tally.tested, about)
 
 
-def _with_statistics(stage: Stage, guard: Guard) -> Snapshot:
-    """The guard's best weights as a model; the statistics of the server's own pictures always can be had."""
-    return Snapshot(guard.weights, stage.server.statistics(guard.weights))
-
-
-def _validation(rival: LabelsOnly) -> Score:
-    assert rival.validation is not None
-    return rival.validation
+def _choose(stage: Stage, model: Snapshot, rivals: Rivals, guard: Guard) -> tuple[Snapshot, str]:
+    """The better of the final and the guard's best model, if it beats labels alone; else the labels-only model."""
+    score = stage.server.grade(model, "validation")
+    if score.accuracy < guard.accuracy:
+        # With the statistics of the server's own pictures, which can always be had.
+        model = Snapshot(guard.weights, stage.server.statistics(guard.weights))
+        score = stage.server.grade(model, "validation")
+    rival = rivals["train"].validation
+    assert rival is not None
+    if beats(score, rival):
+        return model, "the clients' model"
+    return rivals["all"].model, "a labels-only model trained on all labels"
 
 
 def summary(config: Config, records: list[Record], labels_only: LabelsOnly | None, final_seconds: float) -> Record:

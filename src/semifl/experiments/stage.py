@@ -32,8 +32,6 @@ class Observer(Protocol):
 
     def warn(self, message: str) -> None: ...
 
-    def end(self, result: Record) -> None: ...
-
 
 class Silent:
     """Nobody watches."""
@@ -48,9 +46,6 @@ class Silent:
         pass
 
     def warn(self, message: str) -> None:
-        pass
-
-    def end(self, result: Record) -> None:
         pass
 
 

@@ -122,10 +122,6 @@ class ServerSite:
         self._tally.server_facts = fitted.facts
         return fitted
 
-    def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
-        with threads(1):
-            return pseudo_labels(torch.cat(list(infer(self._place, model, images))).cpu())
-
     def statistics(self, weights: Weights) -> BatchNormStats:
         with self._tally.phase("statistics"), threads(1):
             return statistics_of(self._place, weights, self.images)

@@ -66,10 +66,6 @@ class Site(Protocol):
 
     def fit(self, job: Fit) -> Fitted: ...
 
-    def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
-        """What the model says of uint8 pictures, in evaluation mode."""
-        ...
-
 
 class Server(Site, Protocol):
     """The site with the labels."""
@@ -89,6 +85,10 @@ class Client(Site, Protocol):
     """A site without labels."""
 
     memory: Memory | None  # what this client kept from its last participation
+
+    def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
+        """What the model says of uint8 pictures, in evaluation mode."""
+        ...
 
     def observe(self, pseudo: PseudoLabels, confident: Tensor) -> None:
         """Count what the client believes of its pictures; only sums leave this call."""

@@ -15,7 +15,6 @@ from semifl.learning.weights import Weights
 from semifl.randomness import Seed
 
 Memory = dict[str, Tensor]  # what training keeps between rounds, by name
-Batch = tuple[Tensor, ...]  # in practice a NamedTuple whose fields name the views
 Loss = Callable[[Network, Any], dict[str, Tensor]]  # named terms; "loss" is the one that is minimised
 
 

@@ -13,19 +13,7 @@ from semifl.experiments.checkpoint import Checkpoints
 from semifl.experiments.config import decode
 from semifl.experiments.experiment import resume, start
 from semifl.experiments.stage import Silent
-from toys import toy_table
-
-KEPT = {"client_buffers": "kept", "server_buffers": "kept"}
-REFERENCE = {
-    "order": "reference",
-    "statistics": "all",
-    "strong_view": "reference",
-    "mix_draw": "epoch",
-    "mix_view": "own",
-    "cohort_rounding": "ceil",
-    "clip_norm": 1.0,
-    **KEPT,
-}
+from toys import KEPT, REFERENCE, toy_table
 
 
 def rounds(directory: Path) -> list[dict]:

@@ -12,7 +12,7 @@ from importlib import resources
 
 from semifl.errors import UserError
 from semifl.experiments.presets import paper
-from semifl.experiments.toml import Table, dumps
+from semifl.experiments.toml import Table
 from semifl.registry import did_you_mean
 
 
@@ -21,10 +21,6 @@ class Preset:
     name: str
     about: str  # one line, with the paper's value where there is one
     table: Table
-
-    def text(self) -> str:
-        """As a file the user could have written."""
-        return f"# {self.about}\n{dumps(self.table)}"
 
 
 def presets(pattern: str = "*") -> list[Preset]:
