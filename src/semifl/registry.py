@@ -39,6 +39,12 @@ def find(package: str, name: str, key: str) -> Any:
     raise ImportError(f"{module.__name__} has no class named like its file")
 
 
+def name_of(package: str, thing: Any) -> str:
+    """The name that an instance would be found by."""
+    module, _, file = type(thing).__module__.rpartition(".")
+    return file if module == package else f"{type(thing).__module__}:{type(thing).__name__}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """'; did you mean …?' or nothing."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)

@@ -57,6 +57,7 @@ class World:
             build=self.model_factory(),
             device=device,
             memory=memory,
+            needs=self.config.method.thing.needs,
         )
 
     def model_factory(self) -> partial[nn.Module]:

@@ -16,6 +16,7 @@ from semifl.durable import replace_file
 from semifl.errors import UserError
 from semifl.learning import trees
 from semifl.learning.batchnorm import Moments
+from semifl.learning.server_step import Past
 from semifl.learning.weights import Snapshot, digest
 
 FORMAT = 1
@@ -75,7 +76,7 @@ class Checkpoints:
                 f"{path} has format {metadata['format']}, this version reads {FORMAT}: use the version that wrote it"
             )
         tensors = list(named_tensors.values())
-        known = {each.__name__: each for each in (*named, Moments, Snapshot)}
+        known = {each.__name__: each for each in (*named, Moments, Past, Snapshot)}
         state = trees.rebuild(json.loads(metadata["skeleton"]), tensors, known)
         return Saved(int(metadata["round"]), state)
 

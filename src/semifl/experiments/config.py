@@ -23,11 +23,13 @@ from semifl.errors import UserError
 from semifl.experiments.health import Health
 from semifl.experiments.toml import Table
 from semifl.federation.world import Method
+from semifl.objectives import Objective
 from semifl.registry import did_you_mean
 
 T = TypeVar("T")
 PATHS = (("data", "root"), ("model", "weights"))  # keys whose values name files
 DATASETS, MODELS, METHODS = "semifl.data.datasets", "semifl.models", "semifl.methods"
+OBJECTIVES = "semifl.objectives"
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ def _decode(table: Table) -> Config:
 def _choose(package: str, section: Table, where: str, default: str, known: Sequence[str] = ()) -> Chosen[Any]:
     name = section.pop("name", default)
     cls = registry.find(package, _text(name, f"{where}.name"), f"{where}.name")
-    duty = {"data": "load", "method": "round"}[where]
+    duty = {"data": "load", "method": "round", "method.objective": "loss"}[where]
     if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not hasattr(cls, duty):
         raise UserError(f"{where}.name = {name!r} is not a dataclass with a method {duty!r}")
     return Chosen(name, _build(cls, section, where, known))
@@ -253,6 +255,10 @@ def _build(cls: type[T], section: Table, where: str, known: Sequence[str] = ()) 
 
 
 def _check(wanted: Any, value: Any, dotted: str) -> Any:
+    if wanted is Objective:
+        if not isinstance(value, dict):
+            raise UserError(f"{dotted} must be a section, [{dotted}], not a value")
+        return _choose(OBJECTIVES, dict(value), dotted, "supervised").thing
     if isinstance(value, int) and abs(value) >= 2**63:
         raise UserError(f"{dotted} is not right: the number is too large")
     plain = tuple(value) if isinstance(value, list) else value
@@ -276,7 +282,13 @@ def _names(cls: type) -> list[str]:
 
 
 def _leaves(thing: Any) -> Table:
-    return {key: value for key, value in dataclasses.asdict(thing).items() if value is not None}
+    """The fields that have a value; one that was itself chosen by name is a section of its own, at the end."""
+    values = {each.name: getattr(thing, each.name) for each in dataclasses.fields(thing)}
+    chosen = {key: value for key, value in values.items() if dataclasses.is_dataclass(value)}
+    plain = {key: value for key, value in values.items() if key not in chosen and value is not None}
+    return plain | {
+        key: {"name": registry.name_of(OBJECTIVES, value), **_leaves(value)} for key, value in chosen.items()
+    }
 
 
 def _take(section: Table, keys: Sequence[str]) -> Table:

@@ -11,7 +11,7 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -20,10 +20,10 @@ from torch import Tensor
 
 from semifl.experiments.build import World
 from semifl.federation.local import LocalFederation, client_statistics
-from semifl.federation.sites import ClientSite, Place, ServerSite, grade_block
+from semifl.federation.sites import ClientSite, LabeledClientSite, Place, ServerSite, grade_block
 from semifl.federation.tally import Tally, tensor_bytes
 from semifl.federation.workers import Here, threads
-from semifl.federation.world import Cohort, Reply, Round, Task, Update
+from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task, Update
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.evaluation import blocks
 from semifl.learning.network import Network
@@ -67,7 +67,7 @@ def estimate(world: World, workers: int, device: str) -> Estimate:
     result.minutes = run.rounds * (sum(result.seconds.values()) + labels_only) / 60
     result.memory_bytes = _memory(world, workers)
     kept = federation.memory_bytes * min(2 * run.rounds, len(world.division.clients) * 2)
-    result.disk_bytes = tensor_bytes(state) * (4 if run.labels_only else 2) + tensor_bytes(state.weights) + kept
+    result.disk_bytes = tensor_bytes(state) * (4 if run.labels_only else 2) + tensor_bytes(method.weights(state)) + kept
     return result
 
 
@@ -107,7 +107,7 @@ class _Client(ClientSite):
     seconds = 0.0
 
     def fit(self, job: Fit) -> Fitted:
-        fitted, seconds = _timed_fit(self._place.network, job)
+        fitted, seconds = _timed_fit(self._place.network_of(job.width), job)
         self.seconds += seconds
         return fitted
 
@@ -116,6 +116,10 @@ class _Client(ClientSite):
         pseudo = super().pseudo_labels(model, images)
         self.seconds += time.perf_counter() - began
         return pseudo
+
+
+class _LabeledClient(_Client, LabeledClientSite):
+    pass
 
 
 class _Federation(LocalFederation):
@@ -130,15 +134,25 @@ class _Federation(LocalFederation):
         """How many jobs the busiest worker has."""
         return math.ceil(jobs / self._workers)
 
-    def each(self, cohort: Cohort, task: Task, message: Any, t: Round, expected: Shapes) -> Iterator[Reply]:
+    def each(
+        self,
+        cohort: Cohort,
+        task: Task,
+        message: Message,
+        t: Round,
+        expected: Shapes | Callable[[ClientId], Shapes],
+        own: Callable[[ClientId], Message] | None = None,
+    ) -> Iterator[Reply]:
         # The client with the median number of pictures stands for everyone.
         order = self._place.holdings.counts[list(cohort)].argsort()
         typical = cohort[int(order[len(cohort) // 2])]
-        site = _Client(self._place, typical, t.seed.under("client", typical), None)
+        kind = _LabeledClient if "client_labels" in self._place.needs else _Client
+        site = kind(self._place, typical, t.seed.under("client", typical), None)
+        whole = (message, own(typical)) if own else message
         with threads(1):
-            update: Update | None = task(site, message, t)
+            update: Update | None = task(site, whole, t)
         self._result.add("clients", site.seconds * self._turns(len(cohort)))
-        self._result.bytes_down += tensor_bytes(message) * len(cohort)
+        self._result.bytes_down += tensor_bytes(whole) * len(cohort)
         if update is not None:
             self._result.bytes_up += tensor_bytes(update.payload) * len(cohort)
             self.memory_bytes = tensor_bytes(update.memory)

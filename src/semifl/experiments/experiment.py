@@ -91,7 +91,8 @@ def _rivals(stage: Stage) -> Rivals:
     """The labels-only models that the run is compared with."""
     run, division = stage.world.config.run, stage.world.division
     rivals: Rivals = {}
-    if run.labels_only or run.guard:
+    # A method that lives on the clients' labels does not learn without them, so it has no rival to beat.
+    if (run.labels_only and "client_labels" not in stage.method.needs) or run.guard:
         everything = torch.cat([division.server, division.validation]).sort().values
         rivals["all"] = train_labels_only(stage, everything, LABELS_ONLY["all"])
         stage.observer.labels_only(rivals["all"].test.accuracy)

@@ -21,7 +21,7 @@ class LabelsOnly(NamedTuple):
 def train_labels_only(stage: Stage, positions: Tensor, name: str) -> LabelsOnly:
     """Train on these labeled pictures alone; checkpoints under `name`, so that nothing is trained twice."""
     checkpoints = Checkpoints(stage.directory.checkpoints / name)
-    server, nobody = stage.server_with(positions), stage.nobody()
+    server, nobody = stage.server_with(positions).alone(), stage.nobody()
     server.tests = False
     state = stage.method.start(stage.first_weights)
     saved = checkpoints.load([type(state)], stage.observer.warn)

@@ -22,7 +22,7 @@ from semifl.federation.tally import Tally
 from semifl.federation.world import Round
 
 Record = dict[str, Any]
-FORMAT = 1  # of run directories; raised when a later version could not read an earlier one's
+FORMAT = 2  # of run directories; raised when a later version could not read an earlier one's
 
 
 class RunDirectory:

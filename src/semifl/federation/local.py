@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from semifl.errors import RunStopped
-from semifl.federation.sites import ClientSite, Place, statistics_of
+from semifl.federation.sites import ClientSite, LabeledClientSite, Place, statistics_of
 from semifl.federation.tally import Tally, tensor_bytes
 from semifl.federation.workers import JobFailed, Pool, must
 from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task
@@ -25,6 +25,7 @@ class Visit(NamedTuple):
     client: ClientId
     task: Task
     t: Round
+    own: Message  # for this client alone; None: the message to all is enough
 
 
 class LocalFederation:
@@ -48,13 +49,26 @@ class LocalFederation:
     def sample(self, count: int, rng: torch.Generator) -> Cohort:
         return tuple(torch.randperm(self._size, generator=rng)[:count].sort().values.tolist())
 
-    def each(self, cohort: Cohort, task: Task, message: Message, t: Round, expected: Shapes) -> Iterator[Reply]:
-        results = self._pool.run(visit, message, [Visit(client, task, t) for client in cohort])
-        for client in cohort:
-            self._tally.bytes_down += tensor_bytes(message)
+    def each(
+        self,
+        cohort: Cohort,
+        task: Task,
+        message: Message,
+        t: Round,
+        expected: Shapes | Callable[[ClientId], Shapes],
+        own: Callable[[ClientId], Message] | None = None,
+    ) -> Iterator[Reply]:
+        orders = [Visit(client, task, t, own(client) if own else None) for client in cohort]
+        results = self._pool.run(visit, message, orders)
+        for order in orders:
+            client = order.client
+            self._tally.bytes_down += tensor_bytes(message) + tensor_bytes(order.own)
             with self._tally.phase("clients"):
                 result = next(results)
-                reply = self._failed(client, result, t) if isinstance(result, JobFailed) else _inspect(result, expected)
+                if isinstance(result, JobFailed):
+                    reply = self._failed(client, result, t)
+                else:
+                    reply = _inspect(result, expected(client) if callable(expected) else expected)
             self._tally.received(reply)
             yield reply
 
@@ -84,10 +98,11 @@ def _inspect(reply: Reply, expected: Shapes) -> Reply:
 
 def visit(place: Place, message: Any, order: Visit) -> Reply:
     """Let one client do its task; what it remembers is written down here and never travels."""
-    client, task, t = order
+    client, task, t, own = order
     memory = place.memory.read(client, before=t.index) if place.memory else None
-    site = ClientSite(place, client, t.seed.under("client", client), memory)
-    update = task(site, message, t)
+    kind = LabeledClientSite if "client_labels" in place.needs else ClientSite
+    site = kind(place, client, t.seed.under("client", client), memory)
+    update = task(site, message if own is None else (message, own), t)
     if update is None:
         return Reply(client, None, "abstained", "", site.signals)
     if place.memory and update.memory:

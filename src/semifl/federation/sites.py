@@ -36,16 +36,29 @@ class Place:
     holdings: Holdings
     hidden_labels: Tensor  # for the oracle alone
     graded: dict[str, tuple[Tensor, Tensor]]  # "test" and perhaps "validation": pictures and labels
-    build: Callable[[], nn.Module]
+    build: Callable[..., nn.Module]  # with `width` below 1: the same model, narrower
     device: str
     memory: ClientMemory | None
+    needs: frozenset[str] = frozenset()  # of the method, beyond the paper's world
 
     @cached_property
     def network(self) -> Network:
         return Network(self.build(), self.device)
 
+    @cached_property
+    def _narrow(self) -> dict[float, Network]:
+        return {}
+
+    def network_of(self, width: float) -> Network:
+        """The network, or its narrower kin, each built once per process."""
+        if width == 1:
+            return self.network
+        if width not in self._narrow:
+            self._narrow[width] = Network(self.build(width=width), self.device)
+        return self._narrow[width]
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "network"}
+        return {name: value for name, value in vars(self).items() if name not in ("network", "_narrow")}
 
     def share(self) -> None:
         """Move the tensors to shared memory, once, so that workers can see them without a copy."""
@@ -84,7 +97,7 @@ class ClientSite:
         self.signals: dict[str, Any] = {}
 
     def fit(self, job: Fit) -> Fitted:
-        return fit(self._place.network, job)
+        return fit(self._place.network_of(job.width), job)
 
     def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
         return pseudo_labels(torch.cat(list(infer(self._place, model, images))).cpu())
@@ -97,6 +110,14 @@ class ClientSite:
             "classes": torch.bincount(pseudo.labels[confident], minlength=self.facts.classes).tolist(),
             **self._oracle.judge(pseudo, confident),
         }
+
+
+class LabeledClientSite(ClientSite):
+    """A client of a world in which clients know their labels."""
+
+    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None) -> None:
+        super().__init__(place, client, seed, memory)
+        self.labels = place.hidden_labels[place.holdings[client]]
 
 
 class ServerSite:
@@ -113,7 +134,26 @@ class ServerSite:
         self.images = place.images[positions]
         self.labels = labels[positions]
         self.seed = Seed(0)  # set by the experiment at the start of each round
+        self._pooled = place.holdings.order
         self.tests = True  # whether `test` scores anything; a labels-only run needs its last model scored alone
+
+    @cached_property
+    def pooled_images(self) -> Tensor:
+        """Every client's pictures, in a world where they may be pooled; none in a federation nobody has joined."""
+        if "pooled_images" not in self._place.needs:
+            raise AttributeError("this server has no client's pictures")
+        return self._place.images[self._pooled]
+
+    @cached_property
+    def pooled_labels(self) -> Tensor:
+        if not {"pooled_images", "client_labels"} <= self._place.needs:
+            raise AttributeError("this server has no client's labels")
+        return self._place.hidden_labels[self._pooled]
+
+    def alone(self) -> ServerSite:
+        """This server, without any client's pictures."""
+        self._pooled = self._pooled[:0]
+        return self
 
     def fit(self, job: Fit) -> Fitted:
         with self._tally.phase("server"), threads(self._threads):
@@ -123,7 +163,7 @@ class ServerSite:
         return fitted
 
     def statistics(self, weights: Weights) -> BatchNormStats:
-        with self._tally.phase("statistics"), threads(1):
+        with self._tally.phase("statistics"), threads(self._threads):
             return statistics_of(self._place, weights, self.images)
 
     def test(self, model: Snapshot) -> None:

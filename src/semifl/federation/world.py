@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -95,6 +95,19 @@ class Client(Site, Protocol):
         ...
 
 
+class PooledServer(Server, Protocol):
+    """A server that also holds every client's pictures: the world of methods that need "pooled_images"."""
+
+    pooled_images: Tensor  # uint8
+    pooled_labels: Tensor  # only where the method also needs "client_labels"
+
+
+class LabeledClient(Client, Protocol):
+    """A client that knows its labels: the world of methods that need "client_labels"."""
+
+    labels: Tensor
+
+
 Task = Callable[[Any, Any, Round], Update | None]  # (client, message, round) → update, or None to abstain
 Message = Any
 
@@ -108,8 +121,18 @@ class Federation(Protocol):
         """`count` distinct clients, uniformly."""
         ...
 
-    def each(self, cohort: Cohort, task: Task, message: Message, t: Round, expected: Shapes) -> Iterator[Reply]:
+    def each(
+        self,
+        cohort: Cohort,
+        task: Task,
+        message: Message,
+        t: Round,
+        expected: Shapes | Callable[[ClientId], Shapes],
+        own: Callable[[ClientId], Message] | None = None,
+    ) -> Iterator[Reply]:
         """Run the task at every client of the cohort; replies come in the order of the cohort, as they are ready.
+
+        The message is the same for all; with `own` each client gets the pair (message, its own part).
 
         A payload that is not of the `expected` names, shapes and types, or not finite, is rejected with its reason.
         """
@@ -125,7 +148,10 @@ class Federation(Protocol):
 class Method(Protocol):
     """A federated method: fields are hyper-parameters, State is all that changes between rounds."""
 
-    needs: ClassVar[frozenset[str]]  # what it requires beyond the paper's world: "client_labels", "pooled_images"
+    @property
+    def needs(self) -> frozenset[str]:
+        """What it requires beyond the paper's world: "client_labels", "pooled_images"."""
+        ...
 
     def start(self, weights: Weights) -> Any:
         """The State before the first round; its structure never changes afterwards."""

@@ -36,6 +36,16 @@ class Network:
         logits: Tensor = self.module(images)
         return logits
 
+    def forward_with(self, weights: Weights, images: Tensor) -> Tensor:
+        """Logits of the same model with other weights, without a gradient: an average teacher, a frozen helper."""
+        with torch.no_grad():
+            logits: Tensor = torch.func.functional_call(self.module, weights, (images,))
+        return logits
+
+    def trained(self) -> Weights:
+        """The parameters themselves, by name: they change with the next step."""
+        return self._parts
+
     def load(self, weights: Weights) -> None:
         """Take these weights over, by name."""
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
@@ -52,8 +62,8 @@ class Network:
         self.module.eval()
 
     def weights(self) -> Weights:
-        """A copy of the weights as they are now."""
-        copy = self._views(torch.empty_like(self.vector.data), channels_last=False)
+        """A copy of the weights as they are now, on the CPU: there they are averaged, written down and sent."""
+        copy = self._views(torch.empty(len(self.vector), dtype=self.vector.dtype), channels_last=False)
         for name, part in self._parts.items():
             copy[name].copy_(part)
         return copy

@@ -20,13 +20,17 @@ Loss = Callable[[Network, Any], dict[str, Tensor]]  # named terms; "loss" is the
 
 @dataclass(frozen=True)
 class SGD:
-    """Stochastic gradient descent as the paper uses it; `clip_norm` 0 means no clipping."""
+    """Stochastic gradient descent as the paper uses it; `clip_norm` 0 means no clipping.
+
+    `proximal` is FedProx's μ: with it a step also descends μ/2 · ‖W − start‖².
+    """
 
     lr: float
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
     clip_norm: float = 0.0
+    proximal: float = 0.0
 
     def optimizer(self, network: Network, memory: Memory | None) -> torch.optim.SGD:
         optimizer = torch.optim.SGD(
@@ -44,7 +48,8 @@ class SGD:
 
 @dataclass(frozen=True)
 class Fit:
-    """One piece of training. `seed` is for what the model itself draws (dropout)."""
+    """One piece of training. `seed` is for what the model and the loss draw (dropout, Mixup); `after_step` is called
+    with the network after every step; `width` below 1 trains a sub-network, for models that can be cut."""
 
     start: Weights
     batches: Iterable[Any]
@@ -52,6 +57,8 @@ class Fit:
     sgd: SGD
     seed: Seed
     memory: Memory | None = None
+    after_step: Callable[[Network], None] | None = None
+    width: float = 1.0
 
 
 class Fitted(NamedTuple):
@@ -69,6 +76,7 @@ def fit(network: Network, job: Fit) -> Fitted:
     optimizer = job.sgd.optimizer(network, job.memory)
     gradient = network.vector.grad
     assert gradient is not None
+    start = network.vector.detach().clone() if job.sgd.proximal else None
     totals: dict[str, Tensor] = {}
     steps = 0
     with torch.random.fork_rng(devices=[]):
@@ -77,14 +85,18 @@ def fit(network: Network, job: Fit) -> Fitted:
             gradient.zero_()
             terms = job.loss(network, _to(batch, network.device))
             terms["loss"].backward()  # type: ignore[no-untyped-call]
+            if start is not None:
+                gradient.add_(network.vector.detach() - start, alpha=job.sgd.proximal)
             if job.sgd.clip_norm:
                 torch.nn.utils.clip_grad_norm_([network.vector], job.sgd.clip_norm)
             optimizer.step()
+            if job.after_step:
+                job.after_step(network)
             for name, term in terms.items():
                 totals[name] = totals[name] + term.detach() if name in totals else term.detach()
             steps += 1
     buffer = optimizer.state[network.vector].get("momentum_buffer")
-    memory = {} if buffer is None else {"momentum": buffer}
+    memory = {} if buffer is None else {"momentum": buffer.cpu()}
     return Fitted(network.weights(), memory, {name: float(total) / steps for name, total in totals.items()})
 
 
@@ -96,4 +108,7 @@ def cosine(lr: float, progress: float) -> float:
 def _to(batch: Any, device: torch.device) -> Any:
     if device.type == "cpu":
         return batch
-    return type(batch)(*(part.to(device, non_blocking=True) for part in batch))
+    if isinstance(batch, Tensor):
+        return batch.to(device, non_blocking=True)
+    parts = [_to(part, device) for part in batch]
+    return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)

@@ -7,11 +7,9 @@ D_fix confident pictures, D_mix their Mixup partners, λ_mix the Mixup weight, �
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,25 +17,22 @@ from torch import Tensor
 
 from semifl.data.augment import apply_weak, beta_weights, draw_weak, mix, normalize, strong, weak
 from semifl.data.batches import shuffled, stretches, with_replacement
+from semifl.federation.recipe import Recipe, supervised_loss
 from semifl.federation.world import Client, Cohort, Federation, Round, Server, Update
-from semifl.learning.aggregation import Aggregation, aggregate
-from semifl.learning.batchnorm import BatchNormStats, pool
+from semifl.learning.aggregation import aggregate
+from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.network import Network
-from semifl.learning.training import SGD, Fit, Memory, cosine
-from semifl.learning.weights import Snapshot, Weights, momentum_step, shapes, zeros_like
+from semifl.learning.server_step import Past
+from semifl.learning.training import Fit, Memory
+from semifl.learning.weights import Snapshot, Weights, shapes
 from semifl.randomness import Seed
 
 
 class State(NamedTuple):
     weights: Weights  # W
-    velocity: Weights  # of the global momentum
+    past: Past  # of the global step
     server_memory: Memory  # the server's momentum buffer, if it is kept
     stats: BatchNormStats  # sBN of `weights`, where the order of the round has them at its end
-
-
-class ServerBatch(NamedTuple):
-    images: Tensor
-    labels: Tensor
 
 
 class ClientBatch(NamedTuple):
@@ -49,76 +44,43 @@ class ClientBatch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SemiFL:
+class SemiFL(Recipe):
     """Algorithm 1. Defaults are the paper's text and table; options exist where the released program differs."""
 
-    needs: ClassVar[frozenset[str]] = frozenset()
-
-    activity_rate: float = 0.1  # C, share of the clients that take part in a round
-    client_epochs: int = 5  # E at the clients
-    server_epochs: int = 5  # E at the server
-    client_batch: int = 10
-    server_batch: int = 10
     threshold: float = 0.95  # τ: 0 keeps everything, 1 keeps nothing
-    lr: float = 0.03  # η, annealed by a cosine over the rounds
-    momentum: float = 0.9  # of the local optimisers, server and clients
-    nesterov: bool = True
-    weight_decay: float = 5e-4
-    clip_norm: float = 0.0  # largest gradient norm of a step; 0 does not clip
-    server_momentum: float = 0.5  # of the global step over rounds
     mix_weight: float = 1.0  # λ, weight of the Mixup loss; 0 trains without it
     mix_beta: float = 0.75  # a, of Beta(a, a)
     mix_draw: Literal["round", "epoch"] = "round"  # when D_mix is drawn
     mix_pool: Literal["all", "confident"] = "all"  # where D_mix is drawn from
     mix_view: Literal["shared", "own"] = "shared"  # α of the mixture, or a mixture of two pictures with their own α
     strong_view: Literal["fixmatch", "reference"] = "fixmatch"
-    statistics: Literal["server", "cohort", "all"] = "server"  # whose pictures the BatchNorm statistics come from
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
     server_buffers: Literal["fresh", "kept"] = "fresh"
     order: Literal["paper", "reference"] = "paper"  # fine-tune before the clients of a round, or after them
-    cohort_rounding: Literal["floor", "ceil"] = "floor"  # of C·M
-    aggregation: Aggregation = "mean"  # the others resist a few bad clients and hold the whole cohort's models
-    trim: float = 0.2  # share of the replies that "trimmed" drops at each end
-
-    def __post_init__(self) -> None:
-        for name in ("threshold", "activity_rate", "momentum", "server_momentum"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
-        if not 0 <= self.trim < 0.5:
-            raise ValueError(f"trim must lie between 0 and 0.5, not {self.trim}")
-        for name in ("client_epochs", "server_epochs", "client_batch", "server_batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("lr", "mix_beta"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        for name in ("weight_decay", "clip_norm", "mix_weight"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
 
     def start(self, weights: Weights) -> State:
-        return State(weights, zeros_like(weights), {}, {})
+        return State(weights, self.server_step.start(weights), {}, {})
 
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
-        S_t = clients.sample(self.cohort_size(len(clients)), t.rng)
+        S_t = self.cohort(clients, t)
         if self.order == "reference":
             return self.reference_round(t, state, server, clients, S_t)
         W, kept = self.server_update(t, state, server)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         server.test(model)
         mean = self.gather(model, clients, S_t, t)
-        W, velocity = momentum_step(W, mean, state.velocity, self.server_momentum)
-        return State(W, velocity, kept, {})
+        W, past = self.server_step.take(W, mean, state.past)
+        return State(W, past, kept, {})
 
     def reference_round(self, t: Round, state: State, server: Server, clients: Federation, S_t: Cohort) -> State:
         """The released program's order: clients first (on a random network in round 1), then the server."""
         model = Snapshot(state.weights, state.stats or self.refresh(state.weights, server, clients, S_t))
         mean = self.gather(model, clients, S_t, t)
-        W, velocity = momentum_step(state.weights, mean, state.velocity, self.server_momentum)
+        W, past = self.server_step.take(state.weights, mean, state.past)
         W, kept = self.server_update(t, state._replace(weights=W), server)
         stats = self.refresh(W, server, clients, S_t)
         server.test(Snapshot(W, stats))
-        return State(W, velocity, kept, stats)
+        return State(W, past, kept, stats)
 
     def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:
         """The models of the clients that trained, as one; None if all abstained."""
@@ -128,7 +90,7 @@ class SemiFL:
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         """One more fine-tune and sBN refresh after the last round; the reference order has just done both."""
-        S_t = clients.sample(self.cohort_size(len(clients)), t.rng)
+        S_t = self.cohort(clients, t)
         if self.order == "reference":
             return Snapshot(state.weights, state.stats or self.refresh(state.weights, server, clients, S_t))
         W, _ = self.server_update(t, state, server)
@@ -137,41 +99,15 @@ class SemiFL:
     def weights(self, state: State) -> Weights:
         return state.weights
 
-    def cohort_size(self, M: int) -> int:
-        """⌊C·M⌋ or ⌈C·M⌉ but at least 1; the small shift undoes the rounding of products such as 0.29 × 100."""
-        exact = self.activity_rate * M
-        size = math.ceil(exact - 1e-9) if self.cohort_rounding == "ceil" else math.floor(exact + 1e-9)
-        return min(max(size, 1), M)
-
-    def refresh(self, W: Weights, server: Server, clients: Federation, S_t: Cohort) -> BatchNormStats:
-        """Update the sBN statistics: of the server's data, or pooled with those of the cohort or of all clients."""
-        asked: Cohort = ()
-        if self.statistics != "server":
-            asked = S_t if self.statistics == "cohort" else clients.everyone()
-        return pool(chain([server.statistics(W)], clients.statistics(W, asked)))
-
-    def sgd(self, t: Round) -> SGD:
-        lr = cosine(self.lr, t.progress)
-        return SGD(lr, self.momentum, self.nesterov, self.weight_decay, self.clip_norm)
-
     # ServerUpdate
 
     def server_update(self, t: Round, state: State, server: Server) -> tuple[Weights, Memory]:
         seed = server.seed.under("fit")
-        job = Fit(state.weights, self.server_batches(server), server_loss, self.sgd(t), seed, state.server_memory)
+        job = Fit(
+            state.weights, self.server_batches(server), supervised_loss, self.server_sgd(t), seed, state.server_memory
+        )
         fitted = server.fit(job)
         return fitted.weights, fitted.memory if self.server_buffers == "kept" else {}
-
-    def server_batches(self, server: Server) -> Iterator[ServerBatch]:
-        everything = torch.arange(len(server.labels))
-        for e in range(self.server_epochs):
-            seed = server.seed.under("epoch", e)
-            order = shuffled(everything, seed.at("order"))
-            for stretch, cuts in stretches(len(order), self.server_batch, server.facts.size):
-                part = order[stretch]
-                views = normalize(weak(server.images[part], server.facts, seed.at("weak", stretch.start)), server.facts)
-                labels = server.labels[part]
-                yield from (ServerBatch(views[cut], labels[cut]) for cut in cuts)
 
     # ClientUpdate
 
@@ -185,7 +121,9 @@ class SemiFL:
             return None
         pairs = self.client_batches(client, pseudo.labels, D_fix)
         memory = client.memory if self.client_buffers == "kept" else None
-        fitted = client.fit(Fit(model.weights, pairs, self.client_loss, self.sgd(t), client.seed.under("fit"), memory))
+        fitted = client.fit(
+            Fit(model.weights, pairs, self.client_loss, self.client_sgd(t), client.seed.under("fit"), memory)
+        )
         kept = fitted.memory if self.client_buffers == "kept" else {}
         return Update(fitted.weights, len(D_fix), fitted.facts, kept)
 
@@ -236,7 +174,3 @@ class SemiFL:
         to_fix, to_partner = F.cross_entropy(output, batch.fix_labels), F.cross_entropy(output, batch.mix_labels)
         L_mix = batch.mix_weight * to_fix + (1 - batch.mix_weight) * to_partner
         return {"loss": L_fix + self.mix_weight * L_mix, "fix": L_fix, "mix": L_mix, "agreement": agreement}
-
-
-def server_loss(network: Network, batch: ServerBatch) -> dict[str, Tensor]:
-    return {"loss": F.cross_entropy(network(batch.images), batch.labels)}

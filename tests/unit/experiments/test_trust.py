@@ -154,7 +154,7 @@ def test_the_guard_goes_back_to_the_best_model_only_if_a_new_one_is_clearly_wors
     assert remembered == guard
     back, remembered = judge(guard, tested, score(26, 14), state, method)  # 65 %: beyond them
     assert back.weights is good
-    assert float(back.velocity["w"].abs().sum()) == 0
+    assert float(back.past.first["w"].abs().sum()) == 0
     assert remembered.fallbacks == 1
 
 
@@ -216,6 +216,6 @@ def test_a_run_reproduces_and_a_forged_one_does_not(tmp_path: Path) -> None:
 def test_a_later_format_is_refused_with_a_sentence(tmp_path: Path) -> None:
     start(decode(toy_table()), tmp_path / "run")
     path = tmp_path / "run/environment.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
-    with pytest.raises(UserError, match="has format 2, this version reads 1"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    with pytest.raises(UserError, match="has format 99, this version reads 2"):
         resume(tmp_path / "run")

@@ -219,7 +219,7 @@ def test_two_rounds_equal_the_straight_line(place: Place) -> None:
     # Two rounds, so that the velocity of the first enters the second.
     for state, W, velocity, trained, tally in play(place, METHOD, rounds=2):
         assert_equal(state.weights, W)
-        assert_equal(state.velocity, velocity)
+        assert_equal(state.past.first, velocity)
         assert trained == 2
         assert sum(reply.outcome == "trained" for reply in tally.replies) == 2
         # The threshold really divides the pictures; otherwise the round would not test it.
@@ -241,6 +241,6 @@ def test_a_round_in_which_all_abstain_is_a_fine_tune_and_leaves_the_velocity_alo
         assert trained == 0
         assert [reply.outcome for reply in tally.replies] == ["abstained", "abstained"]
         assert_equal(state.weights, W)
-        assert all(float(v.abs().max()) == 0 for v in state.velocity.values())
+        assert all(float(v.abs().max()) == 0 for v in state.past.first.values())
         assert tally.bytes_up == 2 * (3 + 3) * 8  # two clients' means and variances of one layer, no weights
-    assert any(float(v.abs().max()) > 0 for v in warm.velocity.values())
+    assert any(float(v.abs().max()) > 0 for v in warm.past.first.values())

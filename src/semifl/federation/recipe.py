@@ -1,0 +1,114 @@
+"""What federated methods have in common: who takes part, how a site trains, how the server steps.
+
+A method inherits these fields and adds its own; `docs/methods/recipe.md` explains each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from semifl.data.epochs import LabeledBatch, labeled_epochs
+from semifl.federation.world import Cohort, Federation, Round, Server
+from semifl.learning.aggregation import Aggregation
+from semifl.learning.batchnorm import BatchNormStats, pool
+from semifl.learning.network import Network
+from semifl.learning.server_step import Rule, ServerStep
+from semifl.learning.training import SGD, cosine
+from semifl.learning.weights import Weights
+
+SHARES = ("activity_rate", "threshold", "momentum", "server_momentum", "server_beta2")  # between 0 and 1
+COUNTS = ("client_epochs", "server_epochs", "client_batch", "server_batch")  # at least 1
+POSITIVE = ("lr", "mix_beta", "server_lr", "server_epsilon")
+NOT_NEGATIVE = ("weight_decay", "clip_norm", "proximal", "mix_weight")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Defaults are those of the SemiFL paper."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    activity_rate: float = 0.1  # C, share of the clients that take part in a round
+    cohort_rounding: Literal["floor", "ceil"] = "floor"  # of C·M
+    client_epochs: int = 5  # E at the clients
+    server_epochs: int = 5  # E at the server
+    client_batch: int = 10
+    server_batch: int = 10
+    lr: float = 0.03  # η, annealed by a cosine over the rounds
+    momentum: float = 0.9  # of the local optimisers, server and clients
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+    clip_norm: float = 0.0  # largest gradient norm of a step; 0 does not clip
+    proximal: float = 0.0  # FedProx's μ: how strongly a client is held to the model it was sent
+    aggregation: Aggregation = "mean"  # the others resist a few bad clients and hold the whole cohort's models
+    trim: float = 0.2  # share of the replies that "trimmed" drops at each end
+    server_rule: Rule = "momentum"  # the global step: SGD with momentum, or FedOpt's adam, yogi, adagrad
+    server_lr: float = 1.0
+    server_momentum: float = 0.5  # of the global step over rounds; β₁ of the adaptive rules
+    server_beta2: float = 0.99  # of adam and yogi
+    server_epsilon: float = 1e-3  # of the adaptive rules: the larger, the less adaptive
+    statistics: Literal["server", "cohort", "all"] = "server"  # whose pictures the BatchNorm statistics come from
+
+    def __post_init__(self) -> None:
+        own = {field.name for field in fields(self)}
+        for name in own.intersection(SHARES):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
+        for name in own.intersection(COUNTS):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in own.intersection(POSITIVE):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        for name in own.intersection(NOT_NEGATIVE):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
+        if not 0 <= self.trim < 0.5:
+            raise ValueError(f"trim must lie between 0 and 0.5, not {self.trim}")
+
+    def cohort_size(self, M: int) -> int:
+        """⌊C·M⌋ or ⌈C·M⌉ but at least 1; the small shift undoes the rounding of products such as 0.29 × 100."""
+        exact = self.activity_rate * M
+        size = math.ceil(exact - 1e-9) if self.cohort_rounding == "ceil" else math.floor(exact + 1e-9)
+        return min(max(size, 1), M)
+
+    def cohort(self, clients: Federation, t: Round) -> Cohort:
+        """S_t."""
+        return clients.sample(self.cohort_size(len(clients)), t.rng)
+
+    def refresh(self, W: Weights, server: Server, clients: Federation, S_t: Cohort) -> BatchNormStats:
+        """Update the sBN statistics: of the server's data, or pooled with those of the cohort or of all clients."""
+        asked: Cohort = ()
+        if self.statistics != "server":
+            asked = S_t if self.statistics == "cohort" else clients.everyone()
+        return pool(chain([server.statistics(W)], clients.statistics(W, asked)))
+
+    def server_sgd(self, t: Round) -> SGD:
+        return SGD(cosine(self.lr, t.progress), self.momentum, self.nesterov, self.weight_decay, self.clip_norm)
+
+    def client_sgd(self, t: Round) -> SGD:
+        lr = cosine(self.lr, t.progress)
+        return SGD(lr, self.momentum, self.nesterov, self.weight_decay, self.clip_norm, self.proximal)
+
+    @property
+    def server_step(self) -> ServerStep:
+        return ServerStep(
+            self.server_rule, self.server_lr, self.server_momentum, self.server_beta2, self.server_epsilon
+        )
+
+    def server_batches(self, server: Server) -> Iterator[LabeledBatch]:
+        return labeled_epochs(
+            server.images, server.labels, server.facts, self.server_batch, self.server_epochs, server.seed
+        )
+
+
+def supervised_loss(network: Network, batch: LabeledBatch) -> dict[str, Tensor]:
+    """L_s, cross-entropy of weak views."""
+    return {"loss": F.cross_entropy(network(batch.images), batch.labels)}

@@ -1,0 +1,23 @@
+"""Cross-entropy of labeled pictures: what every other objective starts from, and the paper's two baselines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from semifl.data.epochs import PairedBatch, View
+from semifl.learning.network import Network
+from semifl.learning.training import Memory
+from semifl.objectives import Objective
+
+
+@dataclass(frozen=True)
+class Supervised(Objective):
+    views: ClassVar[tuple[View, ...]] = ()
+    ratio: ClassVar[int] = 0
+
+    def loss(self, network: Network, batch: PairedBatch, memory: Memory, progress: float) -> dict[str, Tensor]:
+        return {"loss": F.cross_entropy(network(batch.labeled.images), batch.labeled.labels)}
