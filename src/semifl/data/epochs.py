@@ -18,6 +18,7 @@ from semifl.data.dataset import Facts
 from semifl.randomness import Seed
 
 View = Literal["weak", "strong"]
+WEAK_STRONG: tuple[View, View] = ("weak", "strong")
 
 
 class LabeledBatch(NamedTuple):

@@ -84,9 +84,21 @@ def build_world(config: Config) -> World:
     return World(config, data, Division(server, validation, holdings))
 
 
-def build_model(factory: Any, keys: dict[str, Any], facts: Facts, seed: int, warm_start: WarmStart) -> nn.Module:
-    """The model with its first weights, the same in every process."""
-    offered = {"channels": facts.channels, "size": facts.size, "classes": facts.classes}
+def build_model(
+    factory: Any, keys: dict[str, Any], facts: Facts, seed: int, warm_start: WarmStart, width: float = 1.0
+) -> nn.Module:
+    """The model with its first weights, the same in every process; or its narrower kin, whose weights come by message.
+
+    A model can be cut if its factory takes the share of the channels to build, as ours do.
+    """
+    offered: dict[str, float] = {"channels": facts.channels, "size": facts.size, "classes": facts.classes}
+    if width != 1:
+        if "share" not in inspect.signature(factory).parameters:
+            raise UserError(
+                "this model cannot be cut to a narrower one: "
+                "heterofl needs one of our models, or one that is built with a parameter 'share'"
+            )
+        offered["share"] = width
     arguments = offered if hasattr(factory, "__self__") else _accepted(factory, offered) | keys
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Seed(seed).under("model").number())
@@ -96,7 +108,7 @@ def build_model(factory: Any, keys: dict[str, Any], facts: Facts, seed: int, war
             raise UserError(f"the model cannot be built with {arguments}: {error}") from error
     if not isinstance(module, nn.Module):
         raise UserError(f"the model must be a torch.nn.Module, not {type(module).__name__}")
-    if warm_start.weights:
+    if warm_start.weights and width == 1:
         load_weights(module, Path(warm_start.weights), warm_start.partial)
     return module
 
@@ -133,7 +145,7 @@ def _is_statistic(name: str) -> bool:
     return name.rsplit(".", 1)[-1] in {"running_mean", "running_var", "num_batches_tracked"}
 
 
-def _accepted(factory: Any, offered: dict[str, int]) -> dict[str, int]:
+def _accepted(factory: Any, offered: dict[str, float]) -> dict[str, float]:
     """Of what we can tell a user's model factory, the part it asks for."""
     parameters = inspect.signature(factory).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):

@@ -14,8 +14,9 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from semifl.data.epochs import LabeledBatch, labeled_epochs
-from semifl.federation.world import Cohort, Federation, Round, Server
+from semifl.data.augment import Kind
+from semifl.data.epochs import WEAK_STRONG, LabeledBatch, UnlabeledBatch, labeled_epochs, unlabeled_epochs
+from semifl.federation.world import Client, Cohort, Federation, Round, Server
 from semifl.learning.aggregation import Aggregation
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
@@ -103,9 +104,14 @@ class Recipe:
             self.server_rule, self.server_lr, self.server_momentum, self.server_beta2, self.server_epsilon
         )
 
-    def server_batches(self, server: Server) -> Iterator[LabeledBatch]:
-        return labeled_epochs(
-            server.images, server.labels, server.facts, self.server_batch, self.server_epochs, server.seed
+    def server_batches(self, server: Server, epochs: int | None = None) -> Iterator[LabeledBatch]:
+        epochs = epochs or self.server_epochs
+        return labeled_epochs(server.images, server.labels, server.facts, self.server_batch, epochs, server.seed)
+
+    def client_batches(self, client: Client, kind: Kind, epochs: int | None = None) -> Iterator[UnlabeledBatch]:
+        """Weak and strong views of all of a client's pictures, for methods that label batch by batch."""
+        return unlabeled_epochs(
+            client.images, WEAK_STRONG, client.facts, self.client_batch, epochs or self.client_epochs, client.seed, kind
         )
 
 

@@ -166,6 +166,11 @@ class ServerSite:
         with self._tally.phase("statistics"), threads(self._threads):
             return statistics_of(self._place, weights, self.images)
 
+    def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
+        self._place.network.load_snapshot(model)
+        with torch.inference_mode():
+            return self._place.network(images.to(self._place.network.device)).cpu().clone()
+
     def test(self, model: Snapshot) -> None:
         self._tally.tested = model
         if self.tests:

@@ -46,7 +46,8 @@ class Tally:
 
     def received(self, reply: Reply) -> None:
         if reply.update is not None:
-            self.bytes_up += tensor_bytes(reply.update.payload)
+            sent = reply.update.wire_bytes
+            self.bytes_up += tensor_bytes(reply.update.payload) if sent is None else sent
             reply = reply._replace(update=reply.update._replace(payload={}, memory={}))
         self.replies.append(reply)
 

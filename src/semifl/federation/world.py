@@ -45,6 +45,7 @@ class Update(NamedTuple):
     examples: int
     facts: dict[str, float]
     memory: Memory
+    wire_bytes: int | None = None  # of the payload, where its zeros need not travel
 
 
 class Reply(NamedTuple):
@@ -74,6 +75,10 @@ class Server(Site, Protocol):
 
     def statistics(self, weights: Weights) -> BatchNormStats:
         """BatchNorm statistics of the server's own pictures."""
+        ...
+
+    def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
+        """Logits of normalised pictures, in evaluation mode."""
         ...
 
     def test(self, model: Snapshot) -> None:

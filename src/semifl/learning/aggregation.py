@@ -37,6 +37,13 @@ def aggregate(kind: Aggregation, replies: Iterable[Weights], start: Weights, tri
     return {name: _trimmed_mean([each[name] for each in everything], trim) for name in start}
 
 
+def with_server(server: Weights, clients: Weights | None, share: float = 0.5) -> Weights:
+    """The server's model and the clients' mean as one; all the server's if no client answered."""
+    if clients is None:
+        return server
+    return {name: torch.lerp(clients[name], server[name], share) for name in server}
+
+
 def _pull(weights: Weights, start: Weights, bound: float) -> Weights:
     length = distance(weights, start)
     if length <= bound:

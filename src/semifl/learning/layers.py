@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
-from torch import nn
+import math
+
+from torch import Tensor, nn
 
 
 def conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
 
 
-def norm_layer(kind: str, channels: int) -> nn.Module:
-    """BatchNorm, or GroupNorm with the most groups up to eight that divide the channels."""
+def narrowed(channels: int, share: float) -> int:
+    """How many of a hidden layer's channels a sub-network has; the small shift undoes the rounding of the product."""
+    return max(1, math.ceil(channels * share - 1e-9))
+
+
+def norm_layer(kind: str, channels: int, share: float = 1.0) -> nn.Module:
+    """BatchNorm, or GroupNorm with the most groups up to eight that divide the channels.
+
+    In a sub-network of `share` its inputs are scaled.
+    """
+    norm: nn.Module
     if kind == "batch":
-        return nn.BatchNorm2d(channels)
-    return nn.GroupNorm(next(groups for groups in range(min(8, channels), 0, -1) if channels % groups == 0), channels)
+        norm = nn.BatchNorm2d(channels)
+    else:
+        groups = next(groups for groups in range(min(8, channels), 0, -1) if channels % groups == 0)
+        norm = nn.GroupNorm(groups, channels)
+    if share < 1:
+        # A hook and not a layer: the sub-network's parameters must have the names of the whole one's.
+        norm.register_forward_pre_hook(Scaler(share))
+    return norm
+
+
+class Scaler:
+    """HeteroFL's Scaler: divides by the share of the channels that are there, as dropout does, in training only."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def __call__(self, norm: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        return (inputs[0] / self.share,) if norm.training else inputs
 
 
 def initialise(module: nn.Module) -> nn.Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from semifl.errors import UserError
 from semifl.learning import batchnorm
 from semifl.learning.weights import Snapshot, Weights
 
@@ -36,6 +37,19 @@ class Network:
         logits: Tensor = self.module(images)
         return logits
 
+    def with_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits, and what the last linear layer made them from."""
+        linear = [module for module in self.module.modules() if isinstance(module, nn.Linear)]
+        if not linear:
+            raise UserError("the model has no linear layer whose input could serve as features")
+        seen: list[Tensor] = []
+        hook = linear[-1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        try:
+            logits = self(images)
+        finally:
+            hook.remove()
+        return logits, seen[-1]
+
     def forward_with(self, weights: Weights, images: Tensor) -> Tensor:
         """Logits of the same model with other weights, without a gradient: an average teacher, a frozen helper."""
         with torch.no_grad():
@@ -45,6 +59,12 @@ class Network:
     def trained(self) -> Weights:
         """The parameters themselves, by name: they change with the next step."""
         return self._parts
+
+    def average_into(self, average: Weights, decay: float) -> None:
+        """Let an average of past weights follow these, in place: decay · average + (1 − decay) · weights."""
+        with torch.no_grad():
+            for name, part in self._parts.items():
+                average[name].lerp_(part, 1 - decay)
 
     def load(self, weights: Weights) -> None:
         """Take these weights over, by name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -21,3 +22,17 @@ class PseudoLabels(NamedTuple):
 def pseudo_labels(logits: Tensor) -> PseudoLabels:
     confidence, labels = logits.softmax(dim=1).max(dim=1)
     return PseudoLabels(labels, confidence)
+
+
+class Beliefs:
+    """What a network that is still training said last of each picture, where labels are made batch by batch."""
+
+    def __init__(self, count: int) -> None:
+        self._labels, self._confidence = torch.zeros(count, dtype=torch.int64), torch.zeros(count)
+
+    def note(self, positions: Tensor, pseudo: PseudoLabels) -> None:
+        self._labels[positions.cpu()] = pseudo.labels.cpu()
+        self._confidence[positions.cpu()] = pseudo.confidence.cpu()
+
+    def latest(self) -> PseudoLabels:
+        return PseudoLabels(self._labels, self._confidence)

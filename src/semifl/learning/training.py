@@ -15,7 +15,8 @@ from semifl.learning.weights import Weights
 from semifl.randomness import Seed
 
 Memory = dict[str, Tensor]  # what training keeps between rounds, by name
-Loss = Callable[[Network, Any], dict[str, Tensor]]  # named terms; "loss" is the one that is minimised
+# Named terms, of which "loss" is minimised; a batch that has none has nothing to teach, and no step is taken.
+Loss = Callable[[Network, Any], dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def fit(network: Network, job: Fit) -> Fitted:
         for batch in job.batches:
             gradient.zero_()
             terms = job.loss(network, _to(batch, network.device))
+            if "loss" not in terms:
+                continue
             terms["loss"].backward()  # type: ignore[no-untyped-call]
             if start is not None:
                 gradient.add_(network.vector.detach() - start, alpha=job.sgd.proximal)

@@ -23,22 +23,47 @@ class Snapshot(NamedTuple):
     stats: BatchNormStats
 
 
-def average(weighted: Iterable[tuple[Weights, float]]) -> Weights | None:
-    """The weighted mean, folded in as its terms come (two copies in memory, however many terms); None of nothing."""
-    total: list[Tensor] = []
-    names: list[str] = []
-    mass = 0.0
-    for weights, weight in weighted:
-        if not total:
-            names = list(weights)
-            total = list(torch._foreach_mul(list(weights.values()), weight))
+class Fold:
+    """A weighted mean, folded in as its terms come: two copies in memory, however many terms."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._total: list[Tensor] = []
+        self._mass = 0.0
+
+    def add(self, weights: Weights, weight: float = 1.0) -> None:
+        if not self._total:
+            self._names = list(weights)
+            self._total = list(torch._foreach_mul(list(weights.values()), weight))
         else:
-            torch._foreach_add_(total, [weights[name] for name in names], alpha=weight)
-        mass += weight
-    if not total:
-        return None
-    torch._foreach_div_(total, mass)
-    return dict(zip(names, total, strict=True))
+            torch._foreach_add_(self._total, [weights[name] for name in self._names], alpha=weight)
+        self._mass += weight
+
+    def mean(self) -> Weights | None:
+        """None of nothing. Ends the fold."""
+        if not self._total:
+            return None
+        torch._foreach_div_(self._total, self._mass)
+        return dict(zip(self._names, self._total, strict=True))
+
+
+def average(weighted: Iterable[tuple[Weights, float]]) -> Weights | None:
+    fold = Fold()
+    for weights, weight in weighted:
+        fold.add(weights, weight)
+    return fold.mean()
+
+
+def add(a: Weights, b: Weights) -> Weights:
+    return {name: a[name] + b[name] for name in a}
+
+
+def subtract(a: Weights, b: Weights) -> Weights:
+    return {name: a[name] - b[name] for name in a}
+
+
+def scale(weights: Weights, factor: float) -> Weights:
+    return {name: factor * tensor for name, tensor in weights.items()}
 
 
 def momentum_step(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,13 +18,15 @@ from torch import Tensor
 
 from semifl.data.augment import apply_weak, beta_weights, draw_weak, mix, normalize, strong, weak
 from semifl.data.batches import shuffled, stretches, with_replacement
+from semifl.data.epochs import UnlabeledBatch
 from semifl.federation.recipe import Recipe, supervised_loss
 from semifl.federation.world import Client, Cohort, Federation, Round, Server, Update
-from semifl.learning.aggregation import aggregate
+from semifl.learning.aggregation import aggregate, with_server
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.network import Network
 from semifl.learning.server_step import Past
-from semifl.learning.training import Fit, Memory
+from semifl.learning.targets import Beliefs, pseudo_labels
+from semifl.learning.training import Fit, Loss, Memory
 from semifl.learning.weights import Snapshot, Weights, shapes
 from semifl.randomness import Seed
 
@@ -57,12 +60,16 @@ class SemiFL(Recipe):
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
     server_buffers: Literal["fresh", "kept"] = "fresh"
     order: Literal["paper", "reference"] = "paper"  # fine-tune before the clients of a round, or after them
+    training: Literal["alternate", "parallel"] = "alternate"  # ablation: server and clients from the same weights
+    labeling: Literal["global", "batch"] = "global"  # ablation: label each batch with the network in training
 
     def start(self, weights: Weights) -> State:
         return State(weights, self.server_step.start(weights), {}, {})
 
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
         S_t = self.cohort(clients, t)
+        if self.training == "parallel":
+            return self.parallel_round(t, state, server, clients, S_t)
         if self.order == "reference":
             return self.reference_round(t, state, server, clients, S_t)
         W, kept = self.server_update(t, state, server)
@@ -82,6 +89,15 @@ class SemiFL(Recipe):
         server.test(Snapshot(W, stats))
         return State(W, past, kept, stats)
 
+    def parallel_round(self, t: Round, state: State, server: Server, clients: Federation, S_t: Cohort) -> State:
+        """Without fine-tuning: the server trains beside the clients, and half of the new model is its own."""
+        model = Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
+        server.test(model)
+        W, kept = self.server_update(t, state, server)
+        mean = with_server(W, self.gather(model, clients, S_t, t))
+        W, past = self.server_step.take(W, mean, state.past)
+        return State(W, past, kept, {})
+
     def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:
         """The models of the clients that trained, as one; None if all abstained."""
         replies = clients.each(S_t, self.client_update, model, t, shapes(model.weights))
@@ -89,9 +105,12 @@ class SemiFL(Recipe):
         return aggregate(self.aggregation, payloads, model.weights, self.trim)
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
-        """One more fine-tune and sBN refresh after the last round; the reference order has just done both."""
+        """One more fine-tune and sBN refresh after the last round; the reference order has just done both.
+
+        Without fine-tuning the average is the model.
+        """
         S_t = self.cohort(clients, t)
-        if self.order == "reference":
+        if self.order == "reference" or self.training == "parallel":
             return Snapshot(state.weights, state.stats or self.refresh(state.weights, server, clients, S_t))
         W, _ = self.server_update(t, state, server)
         return Snapshot(W, self.refresh(W, server, clients, S_t))
@@ -112,6 +131,8 @@ class SemiFL(Recipe):
     # ClientUpdate
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update | None:
+        if self.labeling == "batch":
+            return self.unsure_update(client, model, t)
         view = weak(client.images, client.facts, client.seed.at("label"))
         pseudo = client.pseudo_labels(model, view)  # once, with the model as it was sent
         confident = pseudo.confident(self.threshold)
@@ -119,15 +140,19 @@ class SemiFL(Recipe):
         D_fix = confident.nonzero().flatten()
         if len(D_fix) == 0:
             return None
-        pairs = self.client_batches(client, pseudo.labels, D_fix)
-        memory = client.memory if self.client_buffers == "kept" else None
-        fitted = client.fit(
-            Fit(model.weights, pairs, self.client_loss, self.client_sgd(t), client.seed.under("fit"), memory)
+        return self.client_fit(
+            client, model, t, self.confident_batches(client, pseudo.labels, D_fix), self.client_loss, len(D_fix)
         )
-        kept = fitted.memory if self.client_buffers == "kept" else {}
-        return Update(fitted.weights, len(D_fix), fitted.facts, kept)
 
-    def client_batches(self, client: Client, y: Tensor, D_fix: Tensor) -> Iterator[ClientBatch]:
+    def client_fit(
+        self, client: Client, model: Snapshot, t: Round, batches: Iterator[Any], loss: Loss, examples: int
+    ) -> Update:
+        memory = client.memory if self.client_buffers == "kept" else None
+        fitted = client.fit(Fit(model.weights, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory))
+        kept = fitted.memory if self.client_buffers == "kept" else {}
+        return Update(fitted.weights, examples, fitted.facts, kept)
+
+    def confident_batches(self, client: Client, y: Tensor, D_fix: Tensor) -> Iterator[ClientBatch]:
         pool = torch.arange(len(y)) if self.mix_pool == "all" else D_fix
         D_mix = with_replacement(pool, len(D_fix), client.seed.at("mix"))
         for e in range(self.client_epochs):
@@ -174,3 +199,33 @@ class SemiFL(Recipe):
         to_fix, to_partner = F.cross_entropy(output, batch.fix_labels), F.cross_entropy(output, batch.mix_labels)
         L_mix = batch.mix_weight * to_fix + (1 - batch.mix_weight) * to_partner
         return {"loss": L_fix + self.mix_weight * L_mix, "fix": L_fix, "mix": L_mix, "agreement": agreement}
+
+    # The ablated client: no labels from the global model, so nothing to abstain for
+
+    def unsure_update(self, client: Client, model: Snapshot, t: Round) -> Update:
+        beliefs = Beliefs(len(client.images))
+        batches = self.client_batches(client, self.strong_view)
+        loss = partial(self.unsure_loss, beliefs=beliefs)
+        update = self.client_fit(client, model, t, batches, loss, len(client.images))
+        pseudo = beliefs.latest()
+        client.observe(pseudo, pseudo.confident(self.threshold))
+        return update
+
+    def unsure_loss(self, network: Network, batch: UnlabeledBatch, beliefs: Beliefs) -> dict[str, Tensor]:
+        """The same two terms with labels from the network as it is at this step, by the batch's own statistics."""
+        weak_view, strong_view = batch.views
+        with torch.no_grad():
+            pseudo = pseudo_labels(network(weak_view))
+        beliefs.note(batch.positions, pseudo)
+        y, confident = pseudo.labels, pseudo.confident(self.threshold)
+        if not bool(confident.any()):
+            return {}
+        L_fix = F.cross_entropy(network(strong_view)[confident], y[confident])
+        if not self.mix_weight:
+            return {"loss": L_fix}
+        partner = torch.randperm(len(y), device=y.device)
+        λ = torch.distributions.Beta(self.mix_beta, self.mix_beta).sample().to(y.device)
+        output = network(mix(weak_view, weak_view[partner], λ))[confident]
+        to_fix, to_partner = F.cross_entropy(output, y[confident]), F.cross_entropy(output, y[partner][confident])
+        L_mix = λ * to_fix + (1 - λ) * to_partner
+        return {"loss": L_fix + self.mix_weight * L_mix, "fix": L_fix, "mix": L_mix}

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import nn
 
-from semifl.learning.layers import conv, initialise, norm_layer
+from semifl.learning.layers import conv, initialise, narrowed, norm_layer
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,12 @@ class Cnn:
         if self.width < 1:
             raise ValueError(f"width must be at least 1, not {self.width}")
 
-    def build(self, channels: int, size: int, classes: int) -> nn.Module:
+    def build(self, channels: int, size: int, classes: int, share: float = 1.0) -> nn.Module:
         layers: list[nn.Module] = []
         inputs = channels
-        for outputs in (self.width, 2 * self.width, 4 * self.width, 8 * self.width):
-            layers += [conv(inputs, outputs, 3), norm_layer(self.norm, outputs), nn.ReLU()]
+        for factor in (1, 2, 4, 8):
+            outputs = narrowed(factor * self.width, share)
+            layers += [conv(inputs, outputs, 3), norm_layer(self.norm, outputs, share), nn.ReLU()]
             if size >= 4:  # pool while there is something left to pool, so that tiny pictures work too
                 layers.append(nn.MaxPool2d(2))
                 size //= 2

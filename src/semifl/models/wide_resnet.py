@@ -8,7 +8,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from semifl.learning.layers import conv, initialise, norm_layer
+from semifl.learning.layers import conv, initialise, narrowed, norm_layer
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,20 @@ class WideResNet:
         if self.width < 1:
             raise ValueError(f"width must be at least 1, not {self.width}")
 
-    def build(self, channels: int, size: int, classes: int) -> nn.Module:
+    def build(self, channels: int, size: int, classes: int, share: float = 1.0) -> nn.Module:
         blocks = (self.depth - 4) // 6
-        widths = [16 * self.width, 32 * self.width, 64 * self.width]
-        layers: list[nn.Module] = [conv(channels, 16, 3)]
-        inputs = 16
-        for stage, outputs in enumerate(widths):
+        inputs = narrowed(16, share)
+        layers: list[nn.Module] = [conv(channels, inputs, 3)]
+        for stage, whole in enumerate((16 * self.width, 32 * self.width, 64 * self.width)):
+            outputs = narrowed(whole, share)
             for block in range(blocks):
                 stride = 2 if stage > 0 and block == 0 else 1
-                layers.append(_Block(inputs, outputs, stride, self.norm))
+                # Whether a block has a shortcut is a matter of the whole network: its parts have the same layers.
+                shortcut = block == 0 and (stage > 0 or self.width > 1)
+                layers.append(_Block(inputs, outputs, stride, self.norm, share, shortcut))
                 inputs = outputs
         head = [
-            norm_layer(self.norm, inputs),
+            norm_layer(self.norm, inputs, share),
             nn.ReLU(inplace=True),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
@@ -44,13 +46,13 @@ class WideResNet:
 
 
 class _Block(nn.Module):
-    def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: str, share: float, shortcut: bool) -> None:
         super().__init__()
-        self.norm1 = norm_layer(norm, inputs)
+        self.norm1 = norm_layer(norm, inputs, share)
         self.conv1 = conv(inputs, outputs, 3, stride)
-        self.norm2 = norm_layer(norm, outputs)
+        self.norm2 = norm_layer(norm, outputs, share)
         self.conv2 = conv(outputs, outputs, 3)
-        self.shortcut = None if inputs == outputs and stride == 1 else conv(inputs, outputs, 1, stride)
+        self.shortcut = conv(inputs, outputs, 1, stride) if shortcut else None
 
     def forward(self, x: Tensor) -> Tensor:
         activated = F.relu(self.norm1(x), inplace=True)  # a norm does not need its own output again

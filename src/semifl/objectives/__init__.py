@@ -6,7 +6,9 @@ average teacher, a running class distribution) lies in a Memory of named tensors
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+import math
+from dataclasses import fields, is_dataclass
+from typing import Protocol
 
 from torch import Tensor
 
@@ -15,11 +17,22 @@ from semifl.learning.network import Network
 from semifl.learning.training import Memory
 from semifl.learning.weights import Weights
 
+SHARES = ("threshold", "decay", "ramp_up", "ramp_from", "ramp_to")  # between 0 and 1
+COUNTS = ("ratio", "weak_views", "strong_views", "window")  # at least 1
+POSITIVE = ("temperature", "mix_beta", "rotation_lr")
+NOT_NEGATIVE = ("unlabeled_weight", "anchor_weight", "rotation_weight")
+
 
 class Objective(Protocol):
-    """What an objective provides; one that remembers nothing inherits all but `views`, `ratio` and `loss`."""
+    """What an objective provides; one that remembers nothing inherits all but `views`, `ratio` and `loss`.
 
-    views: ClassVar[tuple[View, ...]]  # of each unlabeled picture; none: the loss looks at labels alone
+    A batch may come without unlabeled pictures, where nobody has any: the loss is then that of the labels.
+    """
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """Of each unlabeled picture; none: the loss looks at labels alone."""
+        ...
 
     @property
     def ratio(self) -> int:
@@ -36,7 +49,21 @@ class Objective(Protocol):
 
     def after_step(self, network: Network, memory: Memory) -> None:
         """Let what is remembered follow the network, in place."""
+        return None
 
     def result(self, weights: Weights, memory: Memory) -> Weights:
         """The model to test: the one that was trained, or the average teacher."""
         return weights
+
+    def __post_init__(self) -> None:
+        assert is_dataclass(self)
+        for name in (field.name for field in fields(self)):
+            value = getattr(self, name)
+            if name in SHARES and not 0 <= value <= 1:
+                raise ValueError(f"{name} must lie between 0 and 1, not {value}")
+            if name in COUNTS and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+            if name in POSITIVE and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0, not {value}")
+            if name in NOT_NEGATIVE and not 0 <= value < math.inf:
+                raise ValueError(f"{name} must not be negative, but is {value}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, View
 from semifl.learning.network import Network
 from semifl.learning.training import Memory
 from semifl.objectives import Objective
+from semifl.objectives._terms import labeled_loss
 
 
 @dataclass(frozen=True)
@@ -20,4 +20,4 @@ class Supervised(Objective):
     ratio: ClassVar[int] = 0
 
     def loss(self, network: Network, batch: PairedBatch, memory: Memory, progress: float) -> dict[str, Tensor]:
-        return {"loss": F.cross_entropy(network(batch.labeled.images), batch.labeled.labels)}
+        return {"loss": labeled_loss(network, batch)}

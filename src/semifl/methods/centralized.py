@@ -1,0 +1,131 @@
+"""Centralized learning: no federation, one place with all the pictures; the upper and lower rows of the paper's tables.
+
+With the labels of the server alone it is the paper's Partially Supervised, with everybody's its Fully Supervised, and
+with another objective one of its semi-supervised rows. A round is one epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from semifl.data.epochs import PairedBatch, paired_epoch
+from semifl.federation.world import Federation, PooledServer, Round
+from semifl.learning.network import Network
+from semifl.learning.training import SGD, Fit, Memory, cosine
+from semifl.learning.weights import Snapshot, Weights
+from semifl.objectives import Objective
+from semifl.objectives.supervised import Supervised
+
+
+class State(NamedTuple):
+    weights: Weights  # as trained
+    momentum: Memory  # the optimiser's
+    memory: Memory  # the objective's; empty before the first round
+    average: Weights  # the moving average of `weights`, if one is kept
+
+
+@dataclass(frozen=True)
+class Centralized:
+    objective: Objective = field(default_factory=Supervised)
+    labels: Literal["server", "all"] = "server"  # whose labels are known: "all" is Fully Supervised
+    batch: int = 10  # labeled pictures per step; beside them come objective.ratio times as many unlabeled ones
+    lr: float = 0.1  # annealed by a cosine over the rounds
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+    clip_norm: float = 0.0  # largest gradient norm of a step; 0 does not clip
+    ema: float = 0.0  # decay of the average over steps that is tested instead of the trained model; 0: no average
+    strong_view: Literal["fixmatch", "reference"] = "fixmatch"
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"batch must be at least 1, not {self.batch}")
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"lr must be above 0, not {self.lr}")
+        for name in ("momentum", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
+        for name in ("weight_decay", "clip_norm"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
+
+    @property
+    def needs(self) -> frozenset[str]:
+        if self.labels == "all":
+            return frozenset({"pooled_images", "client_labels"})
+        return frozenset({"pooled_images"} if self.objective.views else ())
+
+    def start(self, weights: Weights) -> State:
+        return State(weights, {}, {}, copy(weights) if self.ema else {})
+
+    def round(self, t: Round, state: State, server: PooledServer, clients: Federation) -> State:
+        classes = server.facts.classes
+        memory = copy(state.memory) or self.objective.start(state.weights, classes)  # training changes it in place
+        average = copy(state.average)
+
+        def loss(network: Network, batch: PairedBatch) -> dict[str, Tensor]:
+            move(memory, network.device)
+            return self.objective.loss(network, batch, memory, t.progress)
+
+        def after_step(network: Network) -> None:
+            self.objective.after_step(network, memory)
+            if self.ema:
+                move(average, network.device)
+                network.average_into(average, self.ema)
+
+        sgd = SGD(cosine(self.lr, t.progress), self.momentum, self.nesterov, self.weight_decay, self.clip_norm)
+        seed = server.seed.under("fit")
+        fitted = server.fit(
+            Fit(state.weights, self.epoch(server), loss, sgd, seed, state.momentum, after_step=after_step)
+        )
+        move(memory, torch.device("cpu"))
+        move(average, torch.device("cpu"))
+        state = State(fitted.weights, fitted.memory, memory, average)
+        server.test(self.model(state, server))
+        return state
+
+    def epoch(self, server: PooledServer) -> Iterator[PairedBatch]:
+        """One pass over the unlabeled pictures, or over the labels if the objective looks at nothing else."""
+        labeled = server.images, server.labels
+        if self.labels == "all":
+            labeled = torch.cat([server.images, server.pooled_images]), torch.cat([server.labels, server.pooled_labels])
+        objective = self.objective
+        unlabeled = server.pooled_images if objective.views else server.images[:0]
+        return paired_epoch(
+            labeled,
+            unlabeled,
+            objective.views,
+            server.facts,
+            self.batch,
+            objective.ratio,
+            server.seed.under("epoch"),
+            self.strong_view,
+        )
+
+    def finish(self, t: Round, state: State, server: PooledServer, clients: Federation) -> Snapshot:
+        return self.model(state, server)
+
+    def model(self, state: State, server: PooledServer) -> Snapshot:
+        W = self.weights(state)
+        return Snapshot(W, server.statistics(W))
+
+    def weights(self, state: State) -> Weights:
+        """Of the model that is tested: as trained, or an average that the objective or `ema` keeps."""
+        W = state.average or state.weights
+        return self.objective.result(W, state.memory) if state.memory else W
+
+
+def copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def move(tensors: dict[str, Tensor], device: torch.device) -> None:
+    """All of them to where the network is, or back, in the same dictionary."""
+    for name, tensor in tensors.items():
+        tensors[name] = tensor.to(device)

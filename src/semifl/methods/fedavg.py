@@ -1,0 +1,87 @@
+"""FedAvg (McMahan et al. 2017) with labels at the clients: what supervised federated learning would reach.
+
+Its options are the family: FedProx (`proximal`), FedOpt (`server_rule`), FedBN (`local_norm`).
+`docs/methods/fedavg.md` lists the differences from the papers and from the released SemiFL program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+from semifl.data.epochs import labeled_epochs
+from semifl.federation.recipe import Recipe, supervised_loss
+from semifl.federation.world import Cohort, Federation, LabeledClient, Round, Server, Update
+from semifl.learning import local_norm
+from semifl.learning.aggregation import aggregate
+from semifl.learning.server_step import Past
+from semifl.learning.training import Fit, Memory
+from semifl.learning.weights import Snapshot, Weights, average, shapes
+
+
+class State(NamedTuple):
+    weights: Weights  # W
+    past: Past  # of the global step
+
+
+@dataclass(frozen=True)
+class FedAvg(Recipe):
+    """The server's labels train nothing: its pictures serve the BatchNorm statistics of the model that is tested."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"client_labels"})
+
+    weighting: Literal["examples", "uniform"] = "examples"  # of the clients in the mean
+    local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
+    client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
+
+    def start(self, weights: Weights) -> State:
+        return State(weights, self.server_step.start(weights))
+
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
+        S_t = self.cohort(clients, t)
+        model = Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
+        server.test(model)
+        mean = self.gather(model, clients, S_t, t)
+        return State(*self.server_step.take(state.weights, mean, state.past))
+
+    def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:
+        """Σ n_k/n · w_k over the clients that trained; None if nobody did."""
+        sent = self.traveling(model.weights, model)
+        replies = clients.each(S_t, self.client_update, model, t, shapes(sent))
+        updates = (reply.update for reply in replies if reply.update)
+        if self.aggregation == "mean" and self.weighting == "examples":
+            mean = average((update.payload, float(update.examples)) for update in updates)
+        else:
+            mean = aggregate(self.aggregation, (update.payload for update in updates), sent, self.trim)
+        return local_norm.completed(mean, model.weights)
+
+    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
+        return Snapshot(state.weights, self.refresh(state.weights, server, clients, self.cohort(clients, t)))
+
+    def weights(self, state: State) -> Weights:
+        return state.weights
+
+    # ClientUpdate
+
+    def client_update(self, client: LabeledClient, model: Snapshot, t: Round) -> Update | None:
+        n = len(client.labels)
+        if n == 0:
+            return None
+        epochs = labeled_epochs(
+            client.images, client.labels, client.facts, self.client_batch, self.client_epochs, client.seed
+        )
+        start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
+        job = Fit(start, epochs, supervised_loss, self.client_sgd(t), client.seed.under("fit"), self.buffers(client))
+        w, memory, facts = client.fit(job)
+        keep = memory if self.client_buffers == "kept" else {}
+        if self.local_norm:
+            keep = keep | local_norm.kept(w, model.stats)
+        return Update(self.traveling(w, model), n, facts, keep)
+
+    def traveling(self, w: Weights, model: Snapshot) -> Weights:
+        return local_norm.shared(w, model.stats) if self.local_norm else w
+
+    def buffers(self, client: LabeledClient) -> Memory:
+        """The momentum that the client kept, if it keeps any; its norms may lie beside it."""
+        kept = client.memory or {}
+        return {"momentum": kept["momentum"]} if self.client_buffers == "kept" and "momentum" in kept else {}

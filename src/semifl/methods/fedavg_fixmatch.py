@@ -1,0 +1,79 @@
+"""FedAvg + FixMatch: the plain combination that SemiFL is measured against (its paper's component table and figure 2).
+
+Server and clients train in parallel from the same weights: the server on its labels, each client by FixMatch's
+consistency loss with pseudo-labels that its own network makes for every batch. Half of the next model is the server's.
+With `local_steps = 1` everybody takes one step a round: FedSGD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+from semifl.federation.recipe import Recipe, supervised_loss
+from semifl.federation.world import Client, Federation, Round, Server, Update
+from semifl.learning.aggregation import aggregate, with_server
+from semifl.learning.server_step import Past
+from semifl.learning.training import Fit
+from semifl.learning.weights import Snapshot, Weights, shapes
+from semifl.methods._consistency import consistency_update
+from semifl.objectives.fixmatch import FixMatch
+
+
+class State(NamedTuple):
+    weights: Weights
+    past: Past  # of the global step
+
+
+@dataclass(frozen=True)
+class FedAvgFixMatch(Recipe):
+    threshold: float = 0.95  # τ
+    server_share: float = 0.5  # of the server's model in the average; the clients share the rest
+    local_steps: int = 0  # batches that everyone trains on in a round; 0: whole epochs, 1: FedSGD
+    strong_view: Literal["fixmatch", "reference"] = "fixmatch"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.server_share <= 1:
+            raise ValueError(f"server_share must lie between 0 and 1, not {self.server_share}")
+        if self.local_steps < 0:
+            raise ValueError(f"local_steps must not be negative, but is {self.local_steps}")
+
+    def start(self, weights: Weights) -> State:
+        return State(weights, self.server_step.start(weights))
+
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
+        W, S_t = state.weights, self.cohort(clients, t)
+        model = Snapshot(W, self.refresh(W, server, clients, S_t))
+        server.test(model)
+        W_s = self.server_update(t, W, server)
+        replies = clients.each(S_t, self.client_update, model, t, shapes(W))
+        payloads = (reply.update.payload for reply in replies if reply.update)
+        W_u = aggregate(self.aggregation, payloads, W, self.trim)
+        # The step starts from the server's model, as in the released program.
+        W, past = self.server_step.take(W_s, with_server(W_s, W_u, self.server_share), state.past)
+        return State(W, past)
+
+    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
+        S_t = self.cohort(clients, t)
+        return Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
+
+    def weights(self, state: State) -> Weights:
+        return state.weights
+
+    def server_update(self, t: Round, W: Weights, server: Server) -> Weights:
+        batches = self.cut(
+            self.server_batches(server, self.local_steps)
+        )  # an epoch has a batch at least
+        return server.fit(Fit(W, batches, supervised_loss, self.server_sgd(t), server.seed.under("fit"))).weights
+
+    def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
+        batches = self.cut(self.client_batches(client, self.strong_view, self.local_steps))
+        return consistency_update(
+            client, model.weights, batches, FixMatch(threshold=self.threshold), self.client_sgd(t)
+        )
+
+    def cut(self, batches: Iterator[Any]) -> Iterator[Any]:
+        return islice(batches, self.local_steps or None)

@@ -1,0 +1,98 @@
+"""FedRGD (Zhang et al. 2020): random group averaging, with the labeled server in every group.
+
+Server and clients train in parallel for a fixed number of iterations: the server on its labels, the clients by a
+consistency loss as in FixMatch. Then the clients are dealt at random into groups; each group is averaged together with
+the server, and the groups with each other, so that the labels weigh the more, the smaller the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from semifl.federation.recipe import Recipe, supervised_loss
+from semifl.federation.world import Client, Cohort, Federation, Reply, Round, Server, Update
+from semifl.learning.server_step import Past
+from semifl.learning.training import Fit
+from semifl.learning.weights import Fold, Snapshot, Weights, shapes
+from semifl.methods._consistency import consistency_update
+from semifl.objectives.fixmatch import FixMatch
+
+
+class State(NamedTuple):
+    weights: Weights
+    past: Past  # of the global step
+
+
+@dataclass(frozen=True)
+class FedRGD(Recipe):
+    server_momentum: float = 0.0  # the average is the next model
+    threshold: float = 0.95
+    groups: int = 2
+    iterations: int = 16  # steps between two averages, at the server and at each client; 0: whole epochs
+    strong_view: Literal["fixmatch", "reference"] = "fixmatch"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.groups < 1:
+            raise ValueError(f"groups must be at least 1, not {self.groups}")
+        if self.iterations < 0:
+            raise ValueError(f"iterations must not be negative, but is {self.iterations}")
+        if self.aggregation != "mean":
+            raise ValueError(f"aggregation must be 'mean', not {self.aggregation!r}: groups are averaged")
+
+    def start(self, weights: Weights) -> State:
+        return State(weights, self.server_step.start(weights))
+
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
+        W, S_t = state.weights, self.cohort(clients, t)
+        model = Snapshot(W, self.refresh(W, server, clients, S_t))
+        server.test(model)
+        W_s = self.server_update(t, W, server)
+        replies = clients.each(S_t, self.client_update, model, t, shapes(W))
+        mean = self.group_average(W_s, replies, S_t, t)
+        W, past = self.server_step.take(W_s, mean, state.past)
+        return State(W, past)
+
+    def group_average(self, W_s: Weights, replies: Iterable[Reply], S_t: Cohort, t: Round) -> Weights:
+        """Each group's mean with the server, then the mean of the groups that answered; the server if none did."""
+        dealt = torch.randperm(len(S_t), generator=t.seed.at("groups"))
+        group_of = {client: int(place) % self.groups for client, place in zip(S_t, dealt, strict=True)}
+        groups: dict[int, Fold] = {}
+        for reply in replies:
+            if reply.update:
+                group = group_of[reply.client]
+                if group not in groups:
+                    groups[group] = Fold()
+                    groups[group].add(W_s)
+                groups[group].add(reply.update.payload)
+        total = Fold()
+        for group in sorted(groups):
+            mean = groups[group].mean()
+            assert mean is not None
+            total.add(mean)
+        return total.mean() or W_s
+
+    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
+        S_t = self.cohort(clients, t)
+        return Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
+
+    def weights(self, state: State) -> Weights:
+        return state.weights
+
+    def server_update(self, t: Round, W: Weights, server: Server) -> Weights:
+        batches = self.cut(self.server_batches(server, self.iterations))  # an epoch has a batch at least
+        return server.fit(Fit(W, batches, supervised_loss, self.server_sgd(t), server.seed.under("fit"))).weights
+
+    def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
+        batches = self.cut(self.client_batches(client, self.strong_view, self.iterations))
+        return consistency_update(
+            client, model.weights, batches, FixMatch(threshold=self.threshold), self.client_sgd(t)
+        )
+
+    def cut(self, batches: Iterator[Any]) -> Iterator[Any]:
+        return islice(batches, self.iterations or None)

@@ -1,0 +1,40 @@
+"""Π-model (Laine & Aila, ICLR 2017): a network should say the same of two views of a picture.
+
+Letters: z and z̃ the class probabilities of the two views, w(t) the weight that ramps up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from semifl.data.epochs import PairedBatch, View
+from semifl.learning.network import Network
+from semifl.learning.training import Memory
+from semifl.objectives import Objective
+from semifl.objectives._terms import gaussian_ramp, has_unlabeled, labeled_loss
+
+
+@dataclass(frozen=True)
+class PiModel(Objective):
+    views: ClassVar[tuple[View, ...]] = ("weak", "weak")
+
+    ratio: int = 1
+    unlabeled_weight: float = 10.0  # w_max
+    ramp_up: float = 0.27  # share of training over which w(t) rises: 80 of the authors' 300 epochs
+
+    def loss(self, network: Network, batch: PairedBatch, memory: Memory, progress: float) -> dict[str, Tensor]:
+        # Labels, in the weak view.
+        labeled = labeled_loss(network, batch)
+        if not has_unlabeled(batch):
+            return {"loss": labeled}
+
+        # Agreement of two views, each of which is asked to move.
+        z, z_tilde = (network(view).softmax(dim=1) for view in batch.unlabeled.views)
+        unlabeled = F.mse_loss(z_tilde, z)
+
+        w = self.unlabeled_weight * gaussian_ramp(progress, self.ramp_up)
+        return {"loss": labeled + w * unlabeled, "labeled_loss": labeled, "unlabeled_loss": unlabeled}
