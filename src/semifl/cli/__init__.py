@@ -11,7 +11,7 @@ import click
 import typer
 
 from semifl import __version__
-from semifl.cli import check, data, evaluate, list_, predict, resume, run, show, theory
+from semifl.cli import check, data, evaluate, list_, predict, resume, run, show, table, theory
 from semifl.errors import RunStopped, UserError
 from semifl.registry import did_you_mean
 
@@ -36,6 +36,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(theory.app, name="theory")
 app.command("evaluate")(evaluate.command)
 app.command("predict")(predict.command)
+app.command("table")(table.command)
 
 
 def _version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ Table = dict[str, Any]
 
 def dumps(table: Table, prefix: str = "") -> str:
     leaves = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {_scalar(value)}" for key, value in leaves.items()]
+    lines = [f"{key} = {scalar(value)}" for key, value in leaves.items()]
     if prefix and leaves:
         lines.insert(0, f"[{prefix}]")
     text = "\n".join(lines) + "\n" if lines else ""
@@ -22,7 +22,7 @@ def dumps(table: Table, prefix: str = "") -> str:
     return text
 
 
-def _scalar(value: Any) -> str:
+def scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -31,4 +31,4 @@ def _scalar(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    return "[" + ", ".join(_scalar(part) for part in value) + "]"
+    return "[" + ", ".join(scalar(part) for part in value) + "]"

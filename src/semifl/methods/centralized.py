@@ -50,7 +50,7 @@ class Centralized:
             raise ValueError(f"lr must be above 0, not {self.lr}")
         for name in ("momentum", "ema"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
+                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
         for name in ("weight_decay", "clip_norm"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")

@@ -7,7 +7,7 @@ consistency) and trains on labels that it and they agree on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -70,6 +70,7 @@ class FedMatch(Recipe):
     helper_interval: int = 10  # rounds between two deliveries of helpers
     helper_pool: int = 20  # latest client models that the server keeps to choose helpers from
     sparsity: float = 1e-5  # changes of ψ up to this size are not sent
+    trained: Literal["all", "convolutions"] = "all"  # the released SemiFL program never trains the rest
     strong_view: Literal["fixmatch", "reference"] = "fixmatch"
 
     def __post_init__(self) -> None:
@@ -123,6 +124,7 @@ class FedMatch(Recipe):
             self.server_loss,
             self.server_sgd(t),
             server.seed.under("fit"),
+            after_step=self.hold(self.weights(state)),
         )
         return subtract(server.fit(job).weights, state.ψ)
 
@@ -168,7 +170,8 @@ class FedMatch(Recipe):
         beliefs = Beliefs(len(client.images))
         loss = partial(self.client_loss, σ=σ, helpers=[add(σ, helper) for helper in helpers], beliefs=beliefs)
         batches = self.client_batches(client, self.strong_view)
-        job = Fit(add(σ, ψ), batches, loss, self.client_sgd(t), client.seed.under("fit"))
+        W = add(σ, ψ)
+        job = Fit(W, batches, loss, self.client_sgd(t), client.seed.under("fit"), after_step=self.hold(W))
         fitted = client.fit(job)
         pseudo = beliefs.latest()
         client.observe(pseudo, pseudo.confident(self.threshold))
@@ -208,6 +211,18 @@ class FedMatch(Recipe):
         sparse = torch.stack([(W - fixed).abs().sum() for W, fixed in pairs]).sum()
         near = torch.stack([(2 * fixed - W).square().sum() for W, fixed in pairs]).sum()  # σ − ψ = 2σ − W
         return self.l1_weight * sparse + self.l2_weight * near
+
+    def hold(self, start: Weights) -> Callable[[Network], None] | None:
+        """What puts untrained tensors back after each step."""
+        if self.trained == "all":
+            return None
+        held = {name: tensor for name, tensor in start.items() if tensor.dim() != 4}
+
+        def put_back(network: Network) -> None:
+            for name, tensor in held.items():
+                network.trained()[name].copy_(tensor)
+
+        return put_back
 
     def thin_out(self, change: Weights) -> Weights:
         return {name: tensor.where(tensor.abs() > self.sparsity, 0.0) for name, tensor in change.items()}

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from semifl.errors import UserError
 from semifl.learning.batchnorm import Moments
 from semifl.learning.network import Network
 from semifl.learning.weights import Snapshot
@@ -190,3 +191,37 @@ def test_tied_parameters_stay_tied() -> None:
 
     assert network.vector.shape == (9,)
     assert torch.equal(module[1].weight, torch.full((3, 3), 2.0))
+
+
+def test_features_are_what_the_last_linear_layer_sees(module: Small) -> None:
+    network = Network(module)
+    images = torch.randn(5, 3, 6, 6, generator=torch.Generator().manual_seed(4))
+
+    logits, features = network.with_features(images)
+
+    by_hand = features @ module.head.weight.T + module.head.bias
+    torch.testing.assert_close(logits, by_hand)
+    torch.testing.assert_close(logits, network(images))
+    features.sum().backward()
+    assert module.conv.weight.grad.abs().sum() > 0
+    assert not module.head._forward_pre_hooks  # nothing stays behind
+
+
+def test_features_need_a_linear_layer() -> None:
+    network = Network(nn.Sequential(nn.Conv2d(1, 2, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()))
+    with pytest.raises(UserError, match="no linear layer"):
+        network.with_features(torch.zeros(2, 1, 4, 4))
+
+
+def test_an_average_follows_the_weights(module: Small) -> None:
+    network = Network(module)
+    average = {name: torch.full(shape, 8.0) for name, shape in SHAPES.items()}
+    with torch.no_grad():
+        network.vector.fill_(4.0)
+
+    network.average_into(average, 0.75)
+    network.average_into(average, 0.5)
+
+    # 0.75 · 8 + 0.25 · 4 = 7, then 0.5 · 7 + 0.5 · 4
+    assert all(tensor.unique().tolist() == [5.5] for tensor in average.values())
+    assert not any(tensor.requires_grad for tensor in average.values())

@@ -9,7 +9,7 @@ from semifl.learning.weights import Weights
 
 START = np.array([1.0, -2.0, 0.5, 0.0])
 # What the clients' mean lies away from the model in each round: large and small, with a change of sign and a zero.
-DELTAS = [np.array([0.3, -0.001, 0.0, 2.0]), np.array([0.1, 0.5, 0.0, -1.0]), np.array([-0.2, 1e-5, 0.4, 0.1])]
+DELTAS = [np.array([0.3, -0.002, 0.0, 2.0]), np.array([0.1, 0.5, 0.0, -1.0]), np.array([-0.2, 1e-5, 0.4, 0.1])]
 
 
 def weights(vector: np.ndarray) -> Weights:

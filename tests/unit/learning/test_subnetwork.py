@@ -27,10 +27,10 @@ def model() -> Weights:
 
 @pytest.mark.parametrize(
     ("channels", "share", "count"),
-    [(64, 1.0, 64), (64, 0.5, 32), (64, 0.0625, 4), (6, 0.25, 2), (3, 0.0625, 1), (1, 0.5, 1), (100, 0.29, 29)],
+    [(64, 1.0, 64), (64, 0.5, 32), (64, 0.0625, 4), (6, 0.25, 2), (3, 0.0625, 1), (1, 0.5, 1), (100, 0.07, 7)],
 )
 def test_channels_are_rounded_up(channels: int, share: float, count: int) -> None:
-    assert narrowed(channels, share) == count  # 0.29 × 100 is a little above 29 in floating point
+    assert narrowed(channels, share) == count  # 0.07 × 100 is a little above 7 in floating point
 
 
 def test_shapes_by_hand() -> None:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from semifl.learning import batchnorm
 from semifl.learning.layers import norm_layer
+from semifl.learning.subnetwork import cut, narrow_shapes
+from semifl.learning.weights import shapes
 from semifl.models.cnn import Cnn
 from semifl.models.resnet import ResNet
 from semifl.models.wide_resnet import WideResNet
@@ -223,6 +225,100 @@ def test_group_norm_has_the_most_groups_up_to_eight_that_divide(channels: int, g
 
     assert isinstance(layer, nn.GroupNorm)
     assert layer.num_groups == groups
+
+
+# sub-networks
+
+SHARES = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.01)
+CUT = [Cnn(), Cnn(width=5, norm="group"), ResNet(9), ResNet(18, "group"), WideResNet(10, 1), WideResNet(16, 2)]
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("spec", CUT, ids=str)
+def test_a_narrow_model_has_the_shapes_that_are_cut_for_it(spec: Any, share: float) -> None:
+    with torch.device("meta"):
+        whole = dict(spec.build(channels=1, size=32, classes=7).named_parameters())
+        narrow = dict(spec.build(channels=1, size=32, classes=7, share=share).named_parameters())
+
+    assert narrow_shapes(whole, share) == shapes(narrow)
+    assert list(narrow) == list(whole)
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("spec", SMALL, ids=str)
+def test_a_narrow_model_learns(spec: Any, share: float) -> None:
+    torch.manual_seed(0)
+    module = spec.build(channels=3, size=8, classes=5, share=share).train()
+
+    logits = module(torch.randn(4, 3, 8, 8))
+    F.cross_entropy(logits, torch.arange(4)).backward()
+
+    assert logits.shape == (4, 5)
+    assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_by_hand_the_widths_of_a_quarter() -> None:
+    with torch.device("meta"):
+        module = WideResNet(10, 2).build(channels=3, size=32, classes=10, share=0.25)
+
+    convolutions = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
+    assert [(c.in_channels, c.out_channels) for c in convolutions] == [
+        (3, 4),
+        *[(4, 8), (8, 8), (4, 8)],  # a block: two convolutions and its shortcut
+        *[(8, 16), (16, 16), (8, 16)],
+        *[(16, 32), (32, 32), (16, 32)],
+    ]
+
+
+@pytest.mark.parametrize("spec", SMALL, ids=str)
+def test_the_whole_share_is_the_model_itself(spec: Any) -> None:
+    torch.manual_seed(0)
+    explicit = spec.build(channels=3, size=8, classes=5, share=1.0)
+    module, images = build(spec, size=8, classes=5), torch.randn(4, 3, 8, 8)
+
+    assert all(torch.equal(a, b) for a, b in zip(explicit.parameters(), module.parameters(), strict=True))
+    assert torch.equal(explicit.train()(images), module.train()(images))
+
+
+def test_the_scaler_divides_before_every_norm_in_training_alone() -> None:
+    # Seen at the norms' inputs: their outputs do not show it, a norm undoes any scale up to its ε.
+    module = Cnn(width=4).build(channels=3, size=8, classes=5, share=0.5)
+    before, after = [], []
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(lambda _, inputs, output: before.append(output.detach()))
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.register_forward_pre_hook(lambda _, inputs: after.append(inputs[0].detach()))
+
+    for training, factor in ((True, 2.0), (False, 1.0)):
+        before.clear()
+        after.clear()
+        module.train(training)(torch.randn(4, 3, 8, 8))
+        assert len(before) == len(after) == 4
+        assert all(torch.equal(a, factor * b) for a, b in zip(after, before, strict=True))
+
+
+def test_a_cut_network_computes_with_the_first_channels() -> None:
+    """The narrow network by its definition: convolutions of the leading entries, batch statistics, no ε to speak of."""
+    whole = build(Cnn(width=4), size=8, classes=3)
+    weights = {name: p.detach() for name, p in whole.named_parameters()}
+    narrow = Cnn(width=4).build(channels=3, size=8, classes=3, share=0.25)
+    narrow.load_state_dict(cut(weights, narrow_shapes(weights, 0.25)), strict=False)
+    images = torch.randn(6, 3, 8, 8)
+
+    x, inputs = images, 3
+    for number, (layer, outputs) in enumerate(zip(("0", "4", "8", "11"), (1, 2, 4, 8), strict=True)):
+        x = F.conv2d(x, weights[f"{layer}.weight"][:outputs, :inputs], padding=1) * 4
+        x = (x - x.mean(dim=(0, 2, 3), keepdim=True)) / (
+            x.var(dim=(0, 2, 3), unbiased=False, keepdim=True) + 1e-5
+        ).sqrt()
+        x = x.clamp(min=0)
+        x = F.max_pool2d(x, 2) if number < 2 else x
+        inputs = outputs
+    expected = x.mean(dim=(2, 3)) @ weights["16.weight"][:, :8].T + weights["16.bias"]
+
+    with torch.no_grad():
+        torch.testing.assert_close(narrow.train()(images), expected, rtol=1e-4, atol=1e-5)
 
 
 # settings

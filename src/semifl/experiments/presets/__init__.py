@@ -25,8 +25,10 @@ class Preset:
 
 def presets(pattern: str = "*") -> list[Preset]:
     """Every preset whose name fits the pattern, files first."""
-    everything = [*_from_files(), *(Preset(*cell) for cell in paper.cells())]
-    return [preset for preset in everything if fnmatch.fnmatch(preset.name, pattern)]
+    found = {preset.name: preset for preset in _from_files()}
+    for cell in paper.cells():  # one that stands in two tables is one preset
+        found.setdefault(cell.name, Preset(cell.name, cell.about, cell.config))
+    return [preset for preset in found.values() if fnmatch.fnmatch(preset.name, pattern)]
 
 
 def find(name: str) -> Preset:

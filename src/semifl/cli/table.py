@@ -1,0 +1,102 @@
+"""`semifl table`: the paper's tables, or one's own, with what has been measured; runs what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from semifl.cli import options
+from semifl.errors import UserError
+
+if TYPE_CHECKING:
+    from semifl.experiments.tables import ResultTable
+
+METRICS = Literal["accuracy", "best_test_accuracy", "best_accuracy", "balanced_accuracy"]
+
+
+def command(
+    what: Annotated[str, typer.Argument(metavar="paper|FILE", help="The paper's tables, or a TOML file of your own.")],
+    seeds: Annotated[str, typer.Option("--seeds", help="Run what is missing, e.g. 0,1,2,3.")] = "",
+    scale: Annotated[
+        Literal["tiny", "small", "paper"], typer.Option("--scale", help="digits, Fashion-MNIST, or as published.")
+    ] = "paper",
+    out: Annotated[Path | None, typer.Option("--out", help="Where the runs lie [default: runs/tables/…].")] = None,
+    metric: Annotated[METRICS | None, typer.Option("--metric", help="[default: as the paper, the best round]")] = None,
+    against: Annotated[str, typer.Option("--against", metavar="ROW", help="Also print differences from a row.")] = "",
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Runs side by side [default: one per core].")
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that train clients, in each run.")] = 1,
+    device: options.Device = "auto",
+) -> None:
+    """Print tables of results; with --seeds first run what is missing."""
+    from semifl.experiments.tables import own_table, paper_tables
+
+    name = "paper" if what == "paper" else Path(what).stem
+    tables = paper_tables(scale) if what == "paper" else [own_table(Path(what), scale)]
+    folder = out or Path("runs/tables") / f"{name}-{scale}"
+    failures = _fill(tables, folder, _seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
+    for table in tables:
+        _print(table, folder, metric or ("best_test_accuracy" if what == "paper" else "accuracy"), against)
+    if failures:
+        typer.echo(f"{len(failures)} runs failed; the same command tries them again:", err=True)
+        for failure in failures:
+            typer.echo(f"  {failure}", err=True)
+        raise typer.Exit(1)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        seeds = [-1]
+    if min(seeds) < 0:
+        raise UserError(f"--seeds {text!r} is not of the form 0,1,2")
+    return seeds
+
+
+def _fill(tables: list[ResultTable], folder: Path, seeds: list[int], jobs: int, workers: int, device: str) -> list[str]:
+    from semifl.cli.display import interrupted
+    from semifl.experiments.table_runs import fill
+    from semifl.experiments.tables import missing
+
+    todo = missing(tables, folder, seeds)
+    cells = {(cell.name, seed) for table in tables for cell in table.cells for seed in seeds}
+    typer.echo(f"{len(todo)} of {len(cells)} runs to do in {folder}", err=True)
+    failures = []
+    with interrupted(folder):
+        for number, done in enumerate(fill(todo, folder, jobs, workers, options.device_name(device)), 1):
+            line = f"{done.cell.name} seed {done.seed}: {done.text}"
+            typer.echo(f"{number}/{len(todo)}  {line}", err=True)
+            if done.failed:
+                failures.append(line)
+    return failures
+
+
+def _print(table: ResultTable, folder: Path, metric: str, against: str) -> None:
+    from semifl.experiments.tables import measured
+    from semifl.report.comparison import difference_text, paired, summary
+    from semifl.report.markdown import markdown_table
+
+    values = {(cell.row, cell.column): measured(folder, cell, metric) for cell in table.cells}
+    printed = {(cell.row, cell.column): cell.value for cell in table.cells}
+    typer.echo(f"\n## {table.title}\n")
+    typer.echo(f"Ours: {metric}, mean (sd, number of seeds). In brackets the paper's value.\n")
+    lines = []
+    for row in table.rows:
+        cells = [(row, column) for column in table.columns]
+        lines.append([row, *(_cell(summary(values.get(at, {})), printed.get(at, "")) for at in cells)])
+    typer.echo(markdown_table(["", *table.columns], lines))
+    if against in table.rows:
+        typer.echo(f"\nDifference from {against!r}, seed by seed: mean [95 % interval]\n")
+        lines = []
+        for row in table.rows:
+            pairs = [(values.get((row, column), {}), values.get((against, column), {})) for column in table.columns]
+            lines.append([row, *(difference_text(paired(*pair)) for pair in pairs)])
+        typer.echo(markdown_table(["", *table.columns], [line for line in lines if line[0] != against]))
+
+
+def _cell(ours: str, paper: str) -> str:
+    return f"{ours or '–'} [{paper}]" if paper else ours

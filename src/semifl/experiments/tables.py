@@ -1,0 +1,150 @@
+"""Tables of experiments: what each cell runs, where its runs lie, and what they say.
+
+The paper's own tables come from its presets; anybody's own is a TOML file of rows and columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from semifl.errors import UserError
+from semifl.experiments import presets, toml
+from semifl.experiments.config import decode, override, read
+from semifl.experiments.presets import paper
+from semifl.experiments.scales import SCALES
+from semifl.experiments.toml import Table
+
+TITLES = {
+    "results": "Comparison with baselines, SSL, FL and SSFL methods (the paper's result table)",
+    "component": "Components of alternate training, CIFAR-10 with 4000 labels",
+    "ablation": "Local epochs, global momentum and Mixup, CIFAR-10 with 4000 labels",
+    "sbn": "Whose pictures the static BatchNorm statistics come from, CIFAR-10",
+    "figure": "FedAvg and FedSGD with FixMatch, CIFAR-10 with 4000 labels (the paper's second figure)",
+}
+# The part of the paper's tables that the smaller scales run: one data set, the two partitions that differ most.
+REDUCED = {"results": 250, "component": 4000, "ablation": 4000, "sbn": 250, "figure": 4000}
+
+
+class Cell(NamedTuple):
+    name: str  # of its run directories
+    row: str
+    column: str
+    config: Table
+    value: str = ""  # what the paper prints
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    title: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def rows(self) -> list[str]:
+        return list(dict.fromkeys(cell.row for cell in self.cells))
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(cell.column for cell in self.cells))
+
+    def at(self, row: str, column: str) -> Cell | None:
+        return next((cell for cell in self.cells if (cell.row, cell.column) == (row, column)), None)
+
+
+def paper_tables(scale: str) -> list[ResultTable]:
+    """The paper's tables; the smaller scales reduce them to one data set, every row IID and with K = 2."""
+    found: dict[str, list[Cell]] = {name: [] for name in TITLES}
+    names: dict[str, str] = {}  # cells that are the same at this scale are run once
+    for cell in paper.cells():
+        if cell.table and (scale == "paper" or _is_reduced(cell)):
+            column = cell.column if scale == "paper" or cell.table != "results" else "accuracy"
+            config = SCALES[scale](cell.config)
+            name = names.setdefault(toml.dumps(config), cell.name)
+            found[cell.table].append(Cell(name, cell.row, column, config, cell.value))
+    return [ResultTable(TITLES[name], _without_repeats(cells)) for name, cells in found.items()]
+
+
+def own_table(path: Path, scale: str) -> ResultTable:
+    """A user's table: `title`, [rows.NAME] and [columns.NAME], each with a `preset` and settings as dotted keys."""
+    content = read(path)
+    unknown = [key for key in content if key not in ("title", "rows", "columns")]
+    if unknown or not isinstance(content.get("rows"), dict) or not content["rows"]:
+        raise UserError(
+            f"{path}: a table has a title, [rows.NAME] and perhaps [columns.NAME], not {unknown or 'no rows'}"
+        )
+    columns = content.get("columns", {"accuracy": {}})
+    cells = []
+    for row, row_keys in content["rows"].items():
+        for column, column_keys in columns.items():
+            if not isinstance(row_keys, dict) or not isinstance(column_keys, dict):
+                raise UserError(f"{path}: rows and columns are sections, [rows.NAME] and [columns.NAME]")
+            config = _own_config({**row_keys, **column_keys}, scale, f"{path}: {row}")
+            cells.append(Cell(_file_name(f"{row} {column}"), row, column, config))
+    return ResultTable(str(content.get("title", path.stem)), tuple(cells))
+
+
+def _own_config(keys: Table, scale: str, where: str) -> Table:
+    settings = dict(_dotted(keys))
+    name = settings.pop("preset", "digits")
+    config = SCALES[scale](presets.find(str(name)).table) if scale != "paper" else presets.find(str(name)).table
+    config = override(config, [f"{key}={toml.scalar(value)}" for key, value in settings.items()])
+    try:
+        decode(config)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    return config
+
+
+def _dotted(keys: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in keys.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def run_directory(folder: Path, cell: Cell, seed: int) -> Path:
+    return folder / f"{cell.name}-seed-{seed}"
+
+
+def measured(folder: Path, cell: Cell, metric: str) -> dict[int, float]:
+    """What finished runs of a cell say, by seed."""
+    found = {}
+    for path in sorted(folder.glob(f"{cell.name}-seed-*/result.json")):
+        seed = path.parent.name.removeprefix(f"{cell.name}-seed-")
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))[metric]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if seed.isdigit() and isinstance(value, float | int):
+            found[int(seed)] = float(value)
+    return dict(sorted(found.items()))
+
+
+def missing(tables: Sequence[ResultTable], folder: Path, seeds: Sequence[int]) -> list[tuple[Cell, int]]:
+    """The runs that are still to be done, each once, seed by seed so that a table fills evenly."""
+    todo: dict[Path, tuple[Cell, int]] = {}
+    for seed in seeds:
+        for table in tables:
+            for cell in table.cells:
+                directory = run_directory(folder, cell, seed)
+                if not (directory / "result.json").is_file():
+                    todo.setdefault(directory, (cell, seed))
+    return list(todo.values())
+
+
+def _is_reduced(cell: paper.Cell) -> bool:
+    data = cell.config["data"]
+    wanted = data["name"] == "cifar10" and data["labeled"] == REDUCED[cell.table]
+    return wanted and data["partition"]["name"] in ("iid", "classes")
+
+
+def _without_repeats(cells: list[Cell]) -> tuple[Cell, ...]:
+    return tuple(dict(((cell.row, cell.column), cell) for cell in reversed(cells)).values())[::-1]
+
+
+def _file_name(text: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in text.lower()).strip("-")

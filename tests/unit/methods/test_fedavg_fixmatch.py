@@ -1,0 +1,74 @@
+"""FedAvg + FixMatch: parallel training, half of the model the server's, one batch for FedSGD."""
+
+import numpy as np
+import pytest
+import torch
+
+from semifl.learning.weights import Weights
+from stage import Stage
+
+
+def mean(weights: list[Weights], name: str) -> np.ndarray:
+    return np.mean([each[name].double().numpy() for each in weights], axis=0)
+
+
+def test_half_of_the_model_is_the_servers_and_the_clients_share_the_rest() -> None:
+    stage = Stage(name="fedavg_fixmatch", threshold=0.0, server_momentum=0.0, server_batch=3, client_batch=4)
+    start = stage.method.start(stage.first)
+    after = stage.round(1, start)
+    ((job, server),) = stage.server.fits
+    clients = [reply.update.payload for reply in stage.clients.replies]
+    assert job.start is start.weights  # everybody starts from the same weights
+    assert all(message.weights is start.weights for message, _ in stage.clients.sent)
+    assert len(clients) == 4
+    for name, tensor in after.weights.items():
+        expected = 0.5 * server.weights[name].double().numpy() + 0.5 * mean(clients, name)
+        np.testing.assert_allclose(tensor.numpy(), expected, atol=1e-6)
+
+
+def test_the_momentum_starts_from_the_servers_model() -> None:
+    stage = Stage(name="fedavg_fixmatch", threshold=0.0, server_momentum=0.5)
+    state = stage.method.start(stage.first)
+    velocity = {name: np.zeros(tensor.shape) for name, tensor in stage.first.items()}
+    for index in (1, 2):
+        state = stage.round(index, state)
+        ((_, server),) = stage.server.fits
+        clients = [reply.update.payload for reply in stage.clients.replies]
+        for name, tensor in state.weights.items():
+            W_s = server.weights[name].double().numpy()
+            velocity[name] = 0.5 * velocity[name] + (W_s - (0.5 * W_s + 0.5 * mean(clients, name)))
+            np.testing.assert_allclose(tensor.numpy(), W_s - velocity[name], atol=1e-5)
+
+
+def test_fedsgd_takes_one_step_everywhere() -> None:
+    stage = Stage(name="fedavg_fixmatch", threshold=0.0, local_steps=1, client_batch=4, lr=0.1, weight_decay=0.0)
+    steps = []
+    fit = stage.server.fit
+    stage.server.fit = lambda job: fit(job.__class__(**{**vars(job), "after_step": lambda network: steps.append(1)}))
+    stage.round(1, stage.method.start(stage.first))
+    assert steps == [1]
+    # A client's facts are means over its steps; one Nesterov step from rest moves by lr · 1.9 · gradient at most.
+    facts = [reply.update.facts["loss"] for reply in stage.clients.replies]
+    assert all(np.isfinite(facts))
+
+
+def test_clients_that_are_sure_of_nothing_still_answer_unchanged_but_for_weight_decay() -> None:
+    stage = Stage(name="fedavg_fixmatch", threshold=1.0, weight_decay=0.0)
+    stage.round(1, stage.method.start(stage.first))
+    for reply in stage.clients.replies:
+        assert reply.outcome == "trained"
+        assert all(torch.equal(tensor, stage.first[name]) for name, tensor in reply.update.payload.items())
+
+
+def test_without_clients_the_model_is_the_servers() -> None:
+    stage = Stage(name="fedavg_fixmatch", server_momentum=0.0)
+    stage.clients._size = 0
+    after = stage.round(1, stage.method.start(stage.first))
+    ((_, server),) = stage.server.fits
+    assert all(torch.equal(after.weights[name], tensor) for name, tensor in server.weights.items())
+
+
+@pytest.mark.parametrize("bad", [{"server_share": 1.5}, {"local_steps": -1}, {"threshold": 2.0}])
+def test_bad_values_are_named(bad: dict) -> None:
+    with pytest.raises(Exception, match=next(iter(bad))):
+        Stage(name="fedavg_fixmatch", **bad)
