@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,14 @@ def test_what_it_remembers_can_be_written_down_and_does_not_change_shape(name: s
     assert not any(tensor.requires_grad or tensor.grad is not None for tensor in memory.values())
     assert all(term.dim() == 0 and bool(term.isfinite()) for term in terms.values())
     assert objective.result(weights, memory).keys() == weights.keys()
+
+
+@every_objective
+def test_has_a_page_that_explains_every_field_with_its_default(name: str) -> None:
+    page = (Path(__file__).parents[2] / f"docs/methods/{name}.md").read_text(encoding="utf-8")
+    defaults = {field: default.strip("`") for field, default in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.M)}
+    cls = registry.find(OBJECTIVES, name, "method.objective.name")
+    assert defaults == {field.name: json.dumps(field.default) for field in dataclasses.fields(cls)}
 
 
 ONE_FILE = """

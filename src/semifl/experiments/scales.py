@@ -15,20 +15,20 @@ TINY_MODEL: Table = {"name": "wide_resnet", "depth": 10, "width": 1}
 
 
 def tiny(config: Table) -> Table:
-    """Digits as in the demo: 30 labels, 10 clients with 140 pictures, a small Wide ResNet, 40 rounds."""
+    """Digits as in the demo: 30 labels, 10 clients with 140 pictures, a small Wide ResNet, 20 rounds."""
     small = _resized(config, {"name": "digits", "labeled": 30, "clients": 10}, TINY_MODEL)
     method = small["method"]
     if method["name"] == "centralized":
         # Batches of ten as everywhere here; a pass over 30 labels is three steps, so it takes more of them.
         supervised = method["objective"]["name"] == "supervised"
-        small["rounds"] = 200 if supervised and method.get("labels") != "all" else 40
+        small["rounds"] = 100 if supervised and method.get("labels") != "all" else 20
         return _with(small, method, batch=10, ema=min(method.get("ema", 0.0), 0.99))
     changes: Table = {"activity_rate": 0.4, "server_batch": 10, "client_batch": 10}
     if method["name"] != "fedmatch" and "threshold" in _fields(method["name"]):
         changes["threshold"] = 0.7  # as in the demo: a model that has seen 30 pictures is rarely surer
     if method.get("iterations"):
         changes["iterations"] = 70  # five epochs, as everybody else
-    return _with(small | {"rounds": 40}, method, **changes)
+    return _with(small | {"rounds": 20}, method, **changes)
 
 
 def small(config: Table) -> Table:

@@ -42,7 +42,7 @@ class SGD:
             weight_decay=self.weight_decay,
             fused=True,
         )
-        if memory:
+        if memory and "momentum" in memory:
             optimizer.state[network.vector]["momentum_buffer"] = memory["momentum"].to(network.device, copy=True)
         return optimizer
 

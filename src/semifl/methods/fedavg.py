@@ -15,7 +15,7 @@ from semifl.federation.world import Cohort, Federation, LabeledClient, Round, Se
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate
 from semifl.learning.server_step import Past
-from semifl.learning.training import Fit, Memory
+from semifl.learning.training import Fit
 from semifl.learning.weights import Snapshot, Weights, average, shapes
 
 
@@ -71,7 +71,8 @@ class FedAvg(Recipe):
             client.images, client.labels, client.facts, self.client_batch, self.client_epochs, client.seed
         )
         start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
-        job = Fit(start, epochs, supervised_loss, self.client_sgd(t), client.seed.under("fit"), self.buffers(client))
+        buffers = client.memory if self.client_buffers == "kept" else None
+        job = Fit(start, epochs, supervised_loss, self.client_sgd(t), client.seed.under("fit"), buffers)
         w, memory, facts = client.fit(job)
         keep = memory if self.client_buffers == "kept" else {}
         if self.local_norm:
@@ -80,8 +81,3 @@ class FedAvg(Recipe):
 
     def traveling(self, w: Weights, model: Snapshot) -> Weights:
         return local_norm.shared(w, model.stats) if self.local_norm else w
-
-    def buffers(self, client: LabeledClient) -> Memory:
-        """The momentum that the client kept, if it keeps any; its norms may lie beside it."""
-        kept = client.memory or {}
-        return {"momentum": kept["momentum"]} if self.client_buffers == "kept" and "momentum" in kept else {}

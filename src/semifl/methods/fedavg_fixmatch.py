@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from semifl.federation.recipe import Recipe, supervised_loss
 from semifl.federation.world import Client, Federation, Round, Server, Update
+from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
 from semifl.learning.server_step import Past
 from semifl.learning.training import Fit
@@ -33,6 +34,7 @@ class FedAvgFixMatch(Recipe):
     server_share: float = 0.5  # of the server's model in the average; the clients share the rest
     local_steps: int = 0  # batches that everyone trains on in a round; 0: whole epochs, 1: FedSGD
     strong_view: Literal["fixmatch", "reference"] = "fixmatch"
+    local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,9 +51,10 @@ class FedAvgFixMatch(Recipe):
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         server.test(model)
         W_s = self.server_update(t, W, server)
-        replies = clients.each(S_t, self.client_update, model, t, shapes(W))
+        sent = local_norm.shared(W, model.stats) if self.local_norm else W
+        replies = clients.each(S_t, self.client_update, model, t, shapes(sent))
         payloads = (reply.update.payload for reply in replies if reply.update)
-        W_u = aggregate(self.aggregation, payloads, W, self.trim)
+        W_u = local_norm.completed(aggregate(self.aggregation, payloads, sent, self.trim), W_s)
         # The step starts from the server's model, as in the released program.
         W, past = self.server_step.take(W_s, with_server(W_s, W_u, self.server_share), state.past)
         return State(W, past)
@@ -64,9 +67,7 @@ class FedAvgFixMatch(Recipe):
         return state.weights
 
     def server_update(self, t: Round, W: Weights, server: Server) -> Weights:
-        batches = self.cut(
-            self.server_batches(server, self.local_steps)
-        )  # an epoch has a batch at least
+        batches = self.cut(self.server_batches(server, self.local_steps))  # an epoch has a batch at least
         return server.fit(Fit(W, batches, supervised_loss, self.server_sgd(t), server.seed.under("fit"))).weights
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:

@@ -21,6 +21,7 @@ from semifl.data.batches import shuffled, stretches, with_replacement
 from semifl.data.epochs import UnlabeledBatch
 from semifl.federation.recipe import Recipe, supervised_loss
 from semifl.federation.world import Client, Cohort, Federation, Round, Server, Update
+from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.network import Network
@@ -59,6 +60,7 @@ class SemiFL(Recipe):
     strong_view: Literal["fixmatch", "reference"] = "fixmatch"
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
     server_buffers: Literal["fresh", "kept"] = "fresh"
+    local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
     order: Literal["paper", "reference"] = "paper"  # fine-tune before the clients of a round, or after them
     training: Literal["alternate", "parallel"] = "alternate"  # ablation: server and clients from the same weights
     labeling: Literal["global", "batch"] = "global"  # ablation: label each batch with the network in training
@@ -100,9 +102,10 @@ class SemiFL(Recipe):
 
     def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:
         """The models of the clients that trained, as one; None if all abstained."""
-        replies = clients.each(S_t, self.client_update, model, t, shapes(model.weights))
+        sent = local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
+        replies = clients.each(S_t, self.client_update, model, t, shapes(sent))
         payloads = (reply.update.payload for reply in replies if reply.update)
-        return aggregate(self.aggregation, payloads, model.weights, self.trim)
+        return local_norm.completed(aggregate(self.aggregation, payloads, sent, self.trim), model.weights)
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         """One more fine-tune and sBN refresh after the last round; the reference order has just done both.
@@ -147,10 +150,14 @@ class SemiFL(Recipe):
     def client_fit(
         self, client: Client, model: Snapshot, t: Round, batches: Iterator[Any], loss: Loss, examples: int
     ) -> Update:
+        start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
         memory = client.memory if self.client_buffers == "kept" else None
-        fitted = client.fit(Fit(model.weights, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory))
+        fitted = client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory))
         kept = fitted.memory if self.client_buffers == "kept" else {}
-        return Update(fitted.weights, examples, fitted.facts, kept)
+        if not self.local_norm:
+            return Update(fitted.weights, examples, fitted.facts, kept)
+        kept = kept | local_norm.kept(fitted.weights, model.stats)
+        return Update(local_norm.shared(fitted.weights, model.stats), examples, fitted.facts, kept)
 
     def confident_batches(self, client: Client, y: Tensor, D_fix: Tensor) -> Iterator[ClientBatch]:
         pool = torch.arange(len(y)) if self.mix_pool == "all" else D_fix

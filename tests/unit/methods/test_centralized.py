@@ -1,7 +1,9 @@
 """Centralized: one epoch a round, by hand in NumPy; who sees what; what is tested."""
 
+import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -221,3 +223,10 @@ def test_a_wrong_field_is_one_sentence(key: str, value: object, message: str) ->
     with pytest.raises(UserError) as error:
         decode({"method": {"name": "centralized", key: value}})
     assert str(error.value) == message
+
+
+def test_its_page_explains_every_field_with_its_default() -> None:
+    page = (Path(__file__).parents[3] / "docs/methods/centralized.md").read_text(encoding="utf-8")
+    found = {field: default.strip("`") for field, default in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.M)}
+    plain = {field.name: json.dumps(field.default) for field in fields(Centralized) if field.name != "objective"}
+    assert found == {"objective": "supervised", **plain}
