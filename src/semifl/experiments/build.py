@@ -79,6 +79,7 @@ def build_world(config: Config) -> World:
     assert config.partition is not None
     assert config.split.clients is not None
     holdings = config.partition.thing.divide(data, torch.nonzero(unlabeled).flatten(), config.split.clients, seed)
+    _check_needs(config, data, holdings)
     names = data.facts.class_names
     server, validation = hold_out(labeled, data.labels, config.split.validation, names, seed)
     return World(config, data, Division(server, validation, holdings))
@@ -175,6 +176,12 @@ def _draw_labeled(config: Config, data: Dataset, seed: Seed) -> Tensor:
         return data.labeled
     assert config.split.labeled is not None
     return balanced_draw(data.labels, config.split.labeled, data.facts.class_names, seed)
+
+
+def _check_needs(config: Config, data: Dataset, holdings: Holdings) -> None:
+    """A method that trains on the clients' labels cannot do without one."""
+    if "client_labels" in config.method.thing.needs and bool((data.labels[holdings.order] == UNKNOWN).any()):
+        raise UserError(f"method {config.method.name!r} needs the clients' labels, and some pictures have none")
 
 
 def _check_labels(data: Dataset, labeled: Tensor) -> None:

@@ -86,9 +86,9 @@ class _Server(ServerSite):
         self._result.add("server", seconds)
         return fitted
 
-    def statistics(self, weights: Weights) -> BatchNormStats:
+    def statistics(self, weights: Weights, pooled: bool = False) -> BatchNormStats:
         began = time.perf_counter()
-        stats = super().statistics(weights)
+        stats = super().statistics(weights, pooled)
         self._result.add("statistics", time.perf_counter() - began)
         return stats
 

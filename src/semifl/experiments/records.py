@@ -134,7 +134,7 @@ def round_record(t: Round, tally: Tally, update_norm: float) -> Record:
     score, validation = tally.score, tally.validation
     return {
         "round": t.index,
-        "lr": tally.lr,
+        "lr": tally.lr if tally.lr is not None else next((r.facts["lr"] for r in replies if "lr" in r.facts), None),
         "accuracy": score.accuracy if score else None,
         "balanced_accuracy": score.balanced_accuracy if score else None,
         "loss": _finite(score.loss) if score else None,
@@ -154,7 +154,7 @@ def round_record(t: Round, tally: Tally, update_norm: float) -> Record:
 
 def _signals(tally: Tally) -> Record:
     """The paper's three curves (the two accuracies need the oracle) and the label-free signals beside them."""
-    facts = [reply.facts for reply in tally.replies if reply.facts]
+    facts = [reply.facts for reply in tally.replies if "images" in reply.facts]
 
     def total(name: str) -> float:
         return float(sum(fact.get(name, 0) for fact in facts))

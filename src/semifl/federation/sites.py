@@ -97,13 +97,14 @@ class ClientSite:
         self.signals: dict[str, Any] = {}
 
     def fit(self, job: Fit) -> Fitted:
+        self.signals["lr"] = job.sgd.lr
         return fit(self._place.network_of(job.width), job)
 
     def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
         return pseudo_labels(torch.cat(list(infer(self._place, model, images))).cpu())
 
     def observe(self, pseudo: PseudoLabels, confident: Tensor) -> None:
-        self.signals = {
+        self.signals |= {
             "images": len(pseudo.labels),
             "confident": int(confident.sum()),
             "confidence": float(pseudo.confidence.sum(dtype=torch.float64)),
@@ -162,9 +163,10 @@ class ServerSite:
         self._tally.server_facts = fitted.facts
         return fitted
 
-    def statistics(self, weights: Weights) -> BatchNormStats:
+    def statistics(self, weights: Weights, pooled: bool = False) -> BatchNormStats:
+        images = torch.cat([self.images, self.pooled_images]) if pooled else self.images
         with self._tally.phase("statistics"), threads(self._threads):
-            return statistics_of(self._place, weights, self.images)
+            return statistics_of(self._place, weights, images)
 
     def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
         self._place.network.load_snapshot(model)

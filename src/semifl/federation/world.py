@@ -73,8 +73,8 @@ class Server(Site, Protocol):
 
     labels: Tensor
 
-    def statistics(self, weights: Weights) -> BatchNormStats:
-        """BatchNorm statistics of the server's own pictures."""
+    def statistics(self, weights: Weights, pooled: bool = False) -> BatchNormStats:
+        """BatchNorm statistics of the server's own pictures, or of those pooled with them as well."""
         ...
 
     def outputs(self, model: Snapshot, images: Tensor) -> Tensor:

@@ -113,7 +113,7 @@ class Centralized:
 
     def model(self, state: State, server: PooledServer) -> Snapshot:
         W = self.weights(state)
-        return Snapshot(W, server.statistics(W))
+        return Snapshot(W, server.statistics(W, pooled="pooled_images" in self.needs))
 
     def weights(self, state: State) -> Weights:
         """Of the model that is tested: as trained, or an average that the objective or `ema` keeps."""

@@ -28,7 +28,8 @@ def draw_curves(directory: Path) -> Path:
     labels.set(title="What the clients believe", xlabel="round", ylabel="percent", ylim=(0, 102))
     for axes in (accuracy, labels):
         axes.grid(alpha=0.3)
-        axes.legend(loc="lower right", fontsize="small")
+        if axes.get_legend_handles_labels()[0]:  # a method without clients believes nothing
+            axes.legend(loc="lower right", fontsize="small")
     path = directory / "curves.png"
     figure.savefig(path, dpi=110)
     return path
