@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from semifl.experiments.config import decode
+from semifl import registry
+from semifl.experiments.config import METHODS, OBJECTIVES, decode
 from semifl.experiments.experiment import start
-from semifl.methods.semifl import SemiFL
+from semifl.experiments.presets import presets
+from semifl.experiments.tables import own_table
+from semifl.federation.recipe import Recipe
 from toys import toy_table
 
 ROOT = Path(__file__).parent.parent
@@ -24,6 +27,7 @@ SOURCES = [
 ]
 REFERENCE = re.compile(r"src/semifl/([\w/]+)\.py:([A-Za-z_][\w.]*\w)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+PRESET = re.compile(r"`((?:cifar10|cifar100|svhn|fedmatch|fedrgd)-[\w.-]+)`")
 
 
 def page_name(path: Path) -> str:
@@ -69,11 +73,58 @@ def test_readme_configuration_is_valid() -> None:
     assert decode(tomllib.loads(re.sub(r"^# (\w+ = )", r"\1", example, flags=re.MULTILINE))).split.clients == 10
 
 
-def test_every_field_of_semifl_is_explained_with_its_default() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", (ROOT / "docs/methods/semifl.md").read_text(encoding="utf-8"), re.M)
-    defaults = {name: default.strip().strip("`") for name, default in rows}
-    for field in dataclasses.fields(SemiFL):
-        assert defaults.get(field.name) == json.dumps(field.default), field.name
+def fields_table(name: str) -> dict[str, str]:
+    """From the table under "Fields" of a page: each field's default as it stands there."""
+    page = (ROOT / f"docs/methods/{name}.md").read_text(encoding="utf-8")
+    section = re.search(r"^## Fields\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert section, f"docs/methods/{name}.md has no section 'Fields'"
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section[1], re.MULTILINE)
+    return {field: default.strip().strip("`") for field, default in rows}
+
+
+def defaults(thing: type) -> dict[str, object]:
+    """As a page has them: in JSON, and a nested objective by its name."""
+    fields = dataclasses.fields(thing)
+    plain = {each.name: each.default for each in fields if each.default is not dataclasses.MISSING}
+    made = {each.name: each.default_factory for each in fields if each.default_factory is not dataclasses.MISSING}
+    as_written: dict[str, object] = json.loads(json.dumps(plain))
+    return as_written | {name: registry.name_of(OBJECTIVES, make()) for name, make in made.items()}
+
+
+def read_default(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def test_the_recipe_page_explains_its_fields_with_their_defaults() -> None:
+    assert {name: read_default(text) for name, text in fields_table("recipe").items()} == defaults(Recipe)
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [(package, name) for package in (METHODS, OBJECTIVES) for name in registry.names(package)]
+)
+def test_every_field_is_explained_with_its_default(package: str, name: str) -> None:
+    """On the page of the method or objective; a field of the recipe may be left to the recipe's, if its default is."""
+    thing = registry.find(package, name, "name")
+    inherited = defaults(Recipe) if issubclass(thing, Recipe) else {}
+    page = {field: read_default(text) for field, text in fields_table(name).items()}
+    assert inherited | page == defaults(thing)
+
+
+def test_presets_that_pages_name_exist() -> None:
+    known = {preset.name for preset in presets()}
+    for page in PAGES:
+        for name in PRESET.findall(page.read_text(encoding="utf-8")):
+            assert name in known, f"{page_name(page)}: {name}"
+
+
+def test_the_example_of_a_table_is_valid(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/tables.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "sure.toml").write_text(example, encoding="utf-8")
+    table = own_table(tmp_path / "sure.toml", "paper")
+    assert (len(table.rows), len(table.columns), len({cell.name for cell in table.cells})) == (3, 2, 6)
 
 
 def test_every_key_of_a_run_is_explained(tmp_path: Path) -> None:

@@ -60,10 +60,10 @@ def paper_tables(scale: str) -> list[ResultTable]:
     names: dict[str, str] = {}  # cells that are the same at this scale are run once
     for cell in paper.cells():
         if cell.table and (scale == "paper" or _is_reduced(cell)):
-            column = cell.column if scale == "paper" or cell.table != "results" else "accuracy"
             config = SCALES[scale](cell.config)
             name = names.setdefault(toml.dumps(config), cell.name)
-            found[cell.table].append(Cell(name, cell.row, column, config, cell.value))
+            for column in _columns(cell, scale):
+                found[cell.table].append(Cell(name, cell.row, column, config, cell.value))
     return [ResultTable(TITLES[name], _without_repeats(cells)) for name, cells in found.items()]
 
 
@@ -134,6 +134,15 @@ def missing(tables: Sequence[ResultTable], folder: Path, seeds: Sequence[int]) -
                 if not (directory / "result.json").is_file():
                     todo.setdefault(directory, (cell, seed))
     return list(todo.values())
+
+
+def _columns(cell: paper.Cell, scale: str) -> list[str]:
+    """Where a cell is printed: one that needs no labels at the server spans the columns of its data set."""
+    if cell.table != "results":
+        return [cell.column]
+    if scale != "paper":
+        return ["accuracy"]
+    return [name for data, labeled in paper.COLUMNS if cell.column in (data, name := f"{data}-{labeled}")]
 
 
 def _is_reduced(cell: paper.Cell) -> bool:

@@ -72,9 +72,12 @@ class FedAvgFixMatch(Recipe):
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
         batches = self.cut(self.client_batches(client, self.strong_view, self.local_steps))
-        return consistency_update(
-            client, model.weights, batches, FixMatch(threshold=self.threshold), self.client_sgd(t)
-        )
+        start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
+        update = consistency_update(client, start, batches, FixMatch(threshold=self.threshold), self.client_sgd(t))
+        if not self.local_norm:
+            return update
+        kept = local_norm.kept(update.payload, model.stats)
+        return update._replace(payload=local_norm.shared(update.payload, model.stats), memory=kept)
 
     def cut(self, batches: Iterator[Any]) -> Iterator[Any]:
         return islice(batches, self.local_steps or None)

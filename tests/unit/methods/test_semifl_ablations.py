@@ -1,0 +1,99 @@
+"""SemiFL without one of its parts: no fine-tuning (parallel), labels batch by batch, norms at home."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from semifl.data.epochs import UnlabeledBatch
+from semifl.federation.memory import ClientMemory
+from semifl.learning.network import Network
+from semifl.learning.targets import Beliefs
+from semifl.methods.semifl import SemiFL
+from stage import Stage
+
+
+def softmax(z: np.ndarray) -> np.ndarray:
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def test_parallel_training_starts_everyone_from_the_same_weights_and_gives_the_server_half() -> None:
+    stage = Stage(name="semifl", threshold=0.0, training="parallel", server_momentum=0.5, client_batch=4)
+    state = stage.method.start(stage.first)
+    velocity = {name: np.zeros(tensor.shape) for name, tensor in stage.first.items()}
+    for index in (1, 2):
+        before = state.weights
+        state = stage.round(index, state)
+        ((job, server),) = stage.server.fits
+        assert job.start is before
+        assert all(message.weights is before for message, _ in stage.clients.sent)
+        models = [reply.update.payload for reply in stage.clients.replies]
+        for name, tensor in state.weights.items():
+            W_s = server.weights[name].double().numpy()
+            mean = 0.5 * W_s + 0.5 * np.mean([model[name].double().numpy() for model in models], axis=0)
+            velocity[name] = 0.5 * velocity[name] + (W_s - mean)
+            np.testing.assert_allclose(tensor.numpy(), W_s - velocity[name], atol=1e-5)
+
+
+def test_parallel_training_without_a_confident_client_is_the_servers_alone() -> None:
+    stage = Stage(name="semifl", threshold=1.0, training="parallel", server_momentum=0.0)
+    after = stage.round(1, stage.method.start(stage.first))
+    ((_, server),) = stage.server.fits
+    assert all(torch.equal(after.weights[name], tensor) for name, tensor in server.weights.items())
+
+
+def test_the_loss_with_labels_of_the_batch_by_hand() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    network = Network(module)
+    A, b = module[1].weight.detach().double().numpy(), module[1].bias.detach().double().numpy()
+    rng = np.random.default_rng(1)
+    weak, strong = (3 * rng.normal(size=(6, 4)) for _ in range(2))
+    p = softmax(weak @ A.T + b)
+    y, sure = p.argmax(axis=1), p.max(axis=1) >= 0.6
+    assert 0 < sure.sum() < 6
+    L_fix = -np.mean(np.log(softmax(strong @ A.T + b)[sure, y[sure]]))
+
+    torch.manual_seed(7)  # the loss draws the partners first, then λ
+    partner = torch.randperm(6).numpy()
+    λ = torch.distributions.Beta(0.75, 0.75).sample().item()
+    q = softmax((λ * weak + (1 - λ) * weak[partner]) @ A.T + b)[sure]
+    L_mix = -λ * np.mean(np.log(q[range(len(q)), y[sure]])) - (1 - λ) * np.mean(
+        np.log(q[range(len(q)), y[partner][sure]])
+    )
+
+    views = tuple(torch.tensor(view, dtype=torch.float32).view(6, 1, 2, 2) for view in (weak, strong))
+    method, beliefs = SemiFL(threshold=0.6, mix_weight=0.5, labeling="batch"), Beliefs(6)
+    torch.manual_seed(7)
+    terms = method.unsure_loss(network, UnlabeledBatch(views, torch.arange(6)), beliefs)
+    np.testing.assert_allclose(terms["fix"].item(), L_fix, rtol=1e-4)
+    np.testing.assert_allclose(terms["mix"].item(), L_mix, rtol=1e-4)
+    np.testing.assert_allclose(terms["loss"].item(), L_fix + 0.5 * L_mix, rtol=1e-4)
+    assert beliefs.latest().labels.tolist() == y.tolist()
+
+
+def test_such_clients_never_abstain_and_unchanged_weights_are_averaged_in() -> None:
+    stage = Stage(name="semifl", threshold=1.0, labeling="batch", server_momentum=0.0)
+    after = stage.round(1, stage.method.start(stage.first))
+    sent = stage.clients.sent[0][0].weights
+    assert [reply.outcome for reply in stage.clients.replies] == ["trained"] * 4
+    for reply in stage.clients.replies:
+        assert all(torch.equal(tensor, sent[name]) for name, tensor in reply.update.payload.items())
+    for name, tensor in after.weights.items():
+        np.testing.assert_allclose(tensor.numpy(), sent[name].numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["semifl", "fedavg_fixmatch"])
+def test_with_local_norms_a_client_keeps_its_own_and_sends_the_rest(name: str, tmp_path) -> None:
+    stage = Stage(memory=ClientMemory(tmp_path), name=name, threshold=0.0, local_norm=True, lr=0.1)
+    state = stage.round(1, stage.method.start(stage.first))
+    norms = {"1.weight", "1.bias"}  # of the toy model's BatchNorm
+    for reply in stage.clients.replies:
+        assert set(reply.update.payload) == set(stage.first) - norms
+    ((_, server),) = stage.server.fits
+    if name == "semifl":
+        assert all(torch.equal(state.weights[each], server.weights[each]) for each in norms)
+    stage.place.memory.forget_after(1)
+    kept = [stage.place.memory.read(client, before=2) for client in range(4)]
+    assert len({tuple(memory["norm 1.weight"].tolist()) for memory in kept}) > 1  # everyone's own
