@@ -9,11 +9,12 @@ import typer
 
 def command(
     kind: Annotated[
-        Literal["presets", "data", "models", "methods", "partitions"], typer.Argument(help="What to list.")
+        Literal["presets", "data", "models", "methods", "objectives", "partitions"],
+        typer.Argument(help="What to list."),
     ] = "presets",
     pattern: Annotated[str, typer.Argument(help="Only names that fit, e.g. 'cifar10*'.")] = "*",
 ) -> None:
-    """List presets, data sets, models, methods or partitions."""
+    """List presets, data sets, models, methods, objectives or partitions."""
     import fnmatch
 
     lines = [(name, about) for name, about in _known(kind) if fnmatch.fnmatch(name, pattern)]
@@ -35,7 +36,12 @@ def _known(kind: str) -> list[tuple[str, str]]:
 
     if kind == "partitions":
         return [(name, _first_line(cls)) for name, cls in PARTITIONS.items()]
-    package = {"data": config.DATASETS, "models": config.MODELS, "methods": config.METHODS}[kind]
+    package = {
+        "data": config.DATASETS,
+        "models": config.MODELS,
+        "methods": config.METHODS,
+        "objectives": config.OBJECTIVES,
+    }[kind]
     return [(name, _first_line(registry.load(package, name))) for name in registry.names(package)]
 
 

@@ -9,6 +9,7 @@ import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
+from semifl.registry import did_you_mean
 
 if TYPE_CHECKING:
     from semifl.experiments.tables import ResultTable
@@ -36,6 +37,9 @@ def command(
 
     name = "paper" if what == "paper" else Path(what).stem
     tables = paper_tables(scale) if what == "paper" else [own_table(Path(what), scale)]
+    if against and not any(against in table.rows for table in tables):
+        known = list(dict.fromkeys(row for table in tables for row in table.rows))
+        raise UserError(f"--against {against!r} is not a row{did_you_mean(against, known) or f': {known[0]!r}, …'}")
     folder = out or Path("runs/tables") / f"{name}-{scale}"
     failures = _fill(tables, folder, _seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
     for table in tables:

@@ -49,11 +49,11 @@ SCALES: dict[str, Callable[[Table], Table]] = {"tiny": tiny, "small": small, "pa
 
 
 def _resized(config: Table, data: Table, model: Table) -> Table:
-    norm = {key: config["model"][key] for key in ("norm",) if key in config["model"]}
+    norm = {key: value for key, value in config.get("model", {}).items() if key == "norm"}
     return {
         **config,
         "threads": 1,  # the model is too small to share between threads
-        "data": {**data, "partition": dict(config["data"]["partition"])},
+        "data": {**data, "partition": dict(config["data"].get("partition", {"name": "iid"}))},
         "model": {**model, **norm},
         "method": dict(config["method"]),
     }

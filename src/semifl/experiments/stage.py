@@ -95,7 +95,7 @@ def open_stage(world: World, directory: RunDirectory, workers: int, device: str,
     tally = Tally()
     server = ServerSite(place, world.division.server, world.data.labels, pool, world.config.run.threads, tally)
     try:
-        # All but the server's own fits is done by one thread: two that wait for each other are slow on a busy machine.
+        # All but the server's own work is done by one thread: two that wait for each other are slow on a busy machine.
         with threads(1):
             # The first weights are taken now: every fit leaves its own in the network.
             yield Stage(world, place, pool, server, tally, directory, observer, place.network.weights())

@@ -5,6 +5,7 @@ The paper's own tables come from its presets; anybody's own is a TOML file of ro
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ def paper_tables(scale: str) -> list[ResultTable]:
             name = names.setdefault(toml.dumps(config), cell.name)
             for column in _columns(cell, scale):
                 found[cell.table].append(Cell(name, cell.row, column, config, cell.value))
-    return [ResultTable(TITLES[name], _without_repeats(cells)) for name, cells in found.items()]
+    note = "" if scale == "paper" else f" – here at scale {scale}, the paper's values being those of its own data"
+    return [ResultTable(TITLES[name] + note, _without_repeats(cells)) for name, cells in found.items()]
 
 
 def own_table(path: Path, scale: str) -> ResultTable:
@@ -81,16 +83,19 @@ def own_table(path: Path, scale: str) -> ResultTable:
         for column, column_keys in columns.items():
             if not isinstance(row_keys, dict) or not isinstance(column_keys, dict):
                 raise UserError(f"{path}: rows and columns are sections, [rows.NAME] and [columns.NAME]")
-            config = _own_config({**row_keys, **column_keys}, scale, f"{path}: {row}")
-            cells.append(Cell(_file_name(f"{row} {column}"), row, column, config))
+            settings = dict(_dotted(row_keys)) | dict(_dotted(column_keys))
+            config = _own_config(settings, scale, f"{path}: {row}")
+            # With a fingerprint: a row that was changed is another experiment and starts anew.
+            mark = hashlib.sha256(toml.dumps(config).encode()).hexdigest()[:6]
+            cells.append(Cell(f"{_file_name(f'{row} {column}')}-{mark}", row, column, config))
     return ResultTable(str(content.get("title", path.stem)), tuple(cells))
 
 
-def _own_config(keys: Table, scale: str, where: str) -> Table:
-    settings = dict(_dotted(keys))
+def _own_config(settings: Table, scale: str, where: str) -> Table:
     name = settings.pop("preset", "digits")
-    config = SCALES[scale](presets.find(str(name)).table) if scale != "paper" else presets.find(str(name)).table
-    config = override(config, [f"{key}={toml.scalar(value)}" for key, value in settings.items()])
+    config = override(
+        SCALES[scale](presets.find(str(name)).table), [f"{key}={toml.scalar(value)}" for key, value in settings.items()]
+    )
     try:
         decode(config)
     except UserError as error:

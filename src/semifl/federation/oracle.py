@@ -16,10 +16,11 @@ class Oracle:
 
     labels: Tensor
 
-    def judge(self, pseudo: PseudoLabels, confident: Tensor) -> dict[str, int]:
+    def judge(self, pseudo: PseudoLabels, confident: Tensor, positions: Tensor | None = None) -> dict[str, int]:
         """How many pseudo-labels are right: sums for the paper's pseudo and threshold accuracy."""
-        known = self.labels != UNKNOWN
-        right = (pseudo.labels == self.labels) & known
+        labels = self.labels if positions is None else self.labels[positions]
+        known = labels != UNKNOWN
+        right = (pseudo.labels == labels) & known
         return {
             "known": int(known.sum()),
             "known_confident": int((known & confident).sum()),

@@ -103,13 +103,13 @@ class ClientSite:
     def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
         return pseudo_labels(torch.cat(list(infer(self._place, model, images))).cpu())
 
-    def observe(self, pseudo: PseudoLabels, confident: Tensor) -> None:
+    def observe(self, pseudo: PseudoLabels, confident: Tensor, positions: Tensor | None = None) -> None:
         self.signals |= {
             "images": len(pseudo.labels),
             "confident": int(confident.sum()),
             "confidence": float(pseudo.confidence.sum(dtype=torch.float64)),
             "classes": torch.bincount(pseudo.labels[confident], minlength=self.facts.classes).tolist(),
-            **self._oracle.judge(pseudo, confident),
+            **self._oracle.judge(pseudo, confident, positions),
         }
 
 

@@ -95,8 +95,8 @@ class Client(Site, Protocol):
         """What the model says of uint8 pictures, in evaluation mode."""
         ...
 
-    def observe(self, pseudo: PseudoLabels, confident: Tensor) -> None:
-        """Count what the client believes of its pictures; only sums leave this call."""
+    def observe(self, pseudo: PseudoLabels, confident: Tensor, positions: Tensor | None = None) -> None:
+        """Count what the client believes of its pictures, or of those at `positions`; only sums leave this call."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -24,15 +24,25 @@ def pseudo_labels(logits: Tensor) -> PseudoLabels:
     return PseudoLabels(labels, confidence)
 
 
+class Observer(Protocol):
+    """Whoever counts beliefs: a client."""
+
+    def observe(self, pseudo: PseudoLabels, confident: Tensor, positions: Tensor | None = None) -> None: ...
+
+
 class Beliefs:
     """What a network that is still training said last of each picture, where labels are made batch by batch."""
 
     def __init__(self, count: int) -> None:
-        self._labels, self._confidence = torch.zeros(count, dtype=torch.int64), torch.zeros(count)
+        self._labels = torch.full((count,), -1, dtype=torch.int64)  # -1 until a picture is seen
+        self._confidence = torch.zeros(count)
 
     def note(self, positions: Tensor, pseudo: PseudoLabels) -> None:
         self._labels[positions.cpu()] = pseudo.labels.cpu()
         self._confidence[positions.cpu()] = pseudo.confidence.cpu()
 
-    def latest(self) -> PseudoLabels:
-        return PseudoLabels(self._labels, self._confidence)
+    def tell(self, client: Observer, threshold: float) -> None:
+        """Let the client count what was said of the pictures that were seen."""
+        seen = (self._labels >= 0).nonzero().flatten()
+        pseudo = PseudoLabels(self._labels[seen], self._confidence[seen])
+        client.observe(pseudo, pseudo.confident(threshold), seen)

@@ -27,6 +27,5 @@ def consistency_update(
         return {"loss": guessed.loss}
 
     fitted = client.fit(Fit(W, batches, loss, sgd, client.seed.under("fit")))
-    pseudo = beliefs.latest()
-    client.observe(pseudo, pseudo.confident(fixmatch.threshold))
+    beliefs.tell(client, fixmatch.threshold)
     return Update(fitted.weights, len(client.images), fitted.facts, {})

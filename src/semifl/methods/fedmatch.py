@@ -173,8 +173,7 @@ class FedMatch(Recipe):
         W = add(σ, ψ)
         job = Fit(W, batches, loss, self.client_sgd(t), client.seed.under("fit"), after_step=self.hold(W))
         fitted = client.fit(job)
-        pseudo = beliefs.latest()
-        client.observe(pseudo, pseudo.confident(self.threshold))
+        beliefs.tell(client, self.threshold)
         change = self.thin_out(subtract(subtract(fitted.weights, σ), ψ))
         return Update(change, len(client.images), fitted.facts, to_remember(sent), sparse_bytes(change))
 
@@ -201,7 +200,7 @@ class FedMatch(Recipe):
 
             # The class that most of local model and helpers vote for, learned from the strong view
             agreed = agreement([output.detach()[confident], *said])
-            terms["agreement"] = self.agreement_weight * F.cross_entropy(network(strong)[confident], agreed)
+            terms["agreed"] = self.agreement_weight * F.cross_entropy(network(strong)[confident], agreed)
 
         return {"loss": torch.stack(list(terms.values())).sum(), **terms}
 

@@ -214,8 +214,7 @@ class SemiFL(Recipe):
         batches = self.client_batches(client, self.strong_view)
         loss = partial(self.unsure_loss, beliefs=beliefs)
         update = self.client_fit(client, model, t, batches, loss, len(client.images))
-        pseudo = beliefs.latest()
-        client.observe(pseudo, pseudo.confident(self.threshold))
+        beliefs.tell(client, self.threshold)
         return update
 
     def unsure_loss(self, network: Network, batch: UnlabeledBatch, beliefs: Beliefs) -> dict[str, Tensor]:

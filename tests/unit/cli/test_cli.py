@@ -75,7 +75,7 @@ def test_run_says_what_the_clients_brought_and_where_the_run_is(run: Path, capsy
 def test_show_a_preset_prints_every_value(capsys: Output) -> None:
     assert invoke(["show", "cifar10-250-iid", "--set", "method.threshold=0.5"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("# SemiFL, cifar10 with 250 labels, iid; paper: 88.2 (0.3)")
+    assert out.startswith("# SemiFL, IID, cifar10 with 250 labels; paper: 88.2 (0.3)")
     assert "threshold = 0.5" in out
     assert "weight_decay = 0.0005" in out
 
@@ -92,6 +92,7 @@ def test_show_a_run_prints_its_result(run: Path, capsys: Output) -> None:
         ("data", "svhn"),
         ("models", "wide_resnet"),
         ("methods", "semifl"),
+        ("objectives", "remixmatch"),
         ("partitions", "dirichlet"),
     ],
 )
@@ -102,9 +103,10 @@ def test_list(kind: str, name: str, capsys: Output) -> None:
 
 
 def test_list_takes_a_pattern(capsys: Output) -> None:
-    assert invoke(["list", "presets", "svhn-250-*"]) == 0
+    assert invoke(["list", "presets", "svhn-250-*d*"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == ["svhn-250-k2", "svhn-250-dir0.1", "svhn-250-dir0.3", "svhn-250-iid"]
+    assert {"svhn-250-dir0.1", "svhn-250-dir0.3", "svhn-250-iid", "svhn-250-k2-fedmatch", "svhn-250-uda"} <= set(names)
+    assert all(name.startswith("svhn-250-") and "d" in name[9:] for name in names)
 
 
 def test_check_estimates_before_anything_is_trained(capsys: Output, tmp_path: Path, monkeypatch) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from semifl.learning.targets import PseudoLabels, pseudo_labels
+from semifl.learning.targets import Beliefs, PseudoLabels, pseudo_labels
 
 
 def test_pseudo_labels_are_the_softmax_at_its_maximum() -> None:
@@ -59,3 +59,16 @@ def test_no_pictures_no_labels() -> None:
     pseudo = pseudo_labels(torch.zeros(0, 4))
 
     assert pseudo.labels.shape == pseudo.confidence.shape == pseudo.confident(0.5).shape == (0,)
+
+
+class Counter:
+    def observe(self, pseudo: PseudoLabels, confident: torch.Tensor, positions: torch.Tensor | None = None) -> None:
+        self.told = (pseudo.labels.tolist(), confident.tolist(), positions.tolist())
+
+
+def test_beliefs_are_the_last_word_on_each_picture_that_was_seen() -> None:
+    beliefs, client = Beliefs(5), Counter()
+    beliefs.note(torch.tensor([3, 0]), PseudoLabels(torch.tensor([1, 2]), torch.tensor([0.9, 0.4])))
+    beliefs.note(torch.tensor([0]), PseudoLabels(torch.tensor([1]), torch.tensor([0.8])))
+    beliefs.tell(client, 0.85)
+    assert client.told == ([1, 1], [False, True], [0, 3])  # pictures 1, 2 and 4 were never seen

@@ -81,11 +81,11 @@ def test_every_term_of_the_clients_loss(linear: tuple[Network, np.ndarray, np.nd
     beliefs = Beliefs(6)
     terms = method.client_loss(network, batch, tensors(σ), [tensors(each) for each in helpers], beliefs)
     np.testing.assert_allclose(terms["consistency"].item(), 0.3 * kl, rtol=1e-4)
-    np.testing.assert_allclose(terms["agreement"].item(), 0.2 * cross_entropy, rtol=1e-4)
+    np.testing.assert_allclose(terms["agreed"].item(), 0.2 * cross_entropy, rtol=1e-4)
     np.testing.assert_allclose(terms["regular"].item(), 0.01 * l1 + 0.02 * l2, rtol=1e-4)
     total = 0.3 * kl + 0.2 * cross_entropy + 0.01 * l1 + 0.02 * l2
     np.testing.assert_allclose(terms["loss"].item(), total, rtol=1e-4)
-    assert beliefs.latest().labels.tolist() == p.argmax(axis=1).tolist()
+    assert beliefs._labels.tolist() == p.argmax(axis=1).tolist()
 
 
 def test_without_a_confident_picture_only_the_regular_terms_are_left(

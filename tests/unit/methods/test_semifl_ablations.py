@@ -70,7 +70,7 @@ def test_the_loss_with_labels_of_the_batch_by_hand() -> None:
     np.testing.assert_allclose(terms["fix"].item(), L_fix, rtol=1e-4)
     np.testing.assert_allclose(terms["mix"].item(), L_mix, rtol=1e-4)
     np.testing.assert_allclose(terms["loss"].item(), L_fix + 0.5 * L_mix, rtol=1e-4)
-    assert beliefs.latest().labels.tolist() == y.tolist()
+    assert beliefs._labels.tolist() == y.tolist()
 
 
 def test_such_clients_never_abstain_and_unchanged_weights_are_averaged_in() -> None:
