@@ -11,7 +11,23 @@ import click
 import typer
 
 from semifl import __version__
-from semifl.cli import check, data, evaluate, list_, predict, resume, run, show, table, theory
+from semifl.cli import (
+    check,
+    compare,
+    data,
+    evaluate,
+    export,
+    init,
+    list_,
+    predict,
+    report,
+    resume,
+    run,
+    show,
+    sweep,
+    table,
+    theory,
+)
 from semifl.errors import RunStopped, UserError
 from semifl.registry import did_you_mean
 
@@ -20,7 +36,7 @@ OTHER_WORDS = {
     "train": "run", "start": "run", "continue": "resume", "restart": "resume", "ls": "list", "info": "show",
     "download": "data get", "get": "data get", "fetch": "data get", "datasets": "list data", "presets": "list presets",
     "test": "evaluate", "eval": "evaluate", "infer": "predict", "classify": "predict", "estimate": "check",
-    "help": "--help",
+    "new": "init", "create": "init", "help": "--help",
 }  # fmt: skip
 
 app = typer.Typer(
@@ -30,13 +46,17 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for name, verb in {"run": run, "resume": resume, "list": list_, "show": show, "check": check}.items():
+for name, verb in {"init": init, "run": run, "resume": resume, "list": list_, "show": show, "check": check}.items():
     app.command(name)(verb.command)
 app.add_typer(data.app, name="data")
 app.add_typer(theory.app, name="theory")
 app.command("evaluate")(evaluate.command)
 app.command("predict")(predict.command)
 app.command("table")(table.command)
+app.command("report")(report.command)
+app.command("export")(export.command)
+app.command("compare")(compare.command)
+app.command("sweep")(sweep.command)
 
 
 def _version(wanted: bool) -> None:

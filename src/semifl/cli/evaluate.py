@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
+
+if TYPE_CHECKING:
+    from semifl.experiments.assessment import Assessment
+
+WIDEST = 20  # classes whose confusion matrix still fits a terminal
 
 
 def command(
@@ -20,32 +25,46 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: options.Device = "auto",
 ) -> None:
-    """Accuracy, balanced accuracy and accuracy per class on labeled pictures."""
-    from semifl.experiments.prediction import find_model, grade
+    """Accuracy, precision and recall per class, the confusion matrix and calibration on labeled pictures."""
+    from semifl.experiments.assessment import assess
+    from semifl.experiments.prediction import find_model
 
     model = find_model(run, options.device_name(device))
     images, labels = _from_run(run) if data is None else _from_folder(data, model)
-    score = grade(model, images, labels)
-    per_class = score.confusion.sum(dim=1)
-    classes = {
-        name: 100 * int(score.confusion[label, label]) / int(per_class[label])
-        for label, name in enumerate(model.facts.class_names)
-        if int(per_class[label])
-    }
-    facts = {
-        "pictures": score.count,
-        "accuracy": score.accuracy,
-        "balanced_accuracy": score.balanced_accuracy,
-        "loss": score.loss,
-    }
+    found = assess(model, images, labels)
     if as_json:
-        typer.echo(json.dumps({**facts, "classes": classes, "confusion": score.confusion.tolist()}))
+        typer.echo(json.dumps(found.facts()))
         return
+    score = found.score
     typer.echo(
-        f"{score.count} pictures, accuracy {score.accuracy:.2f} %, balanced accuracy {score.balanced_accuracy:.2f} %"
+        f"{score.count} pictures, accuracy {score.accuracy:.2f} %, balanced accuracy {score.balanced_accuracy:.2f} %, "
+        f"calibration error {found.calibration_error:.1f} %"
     )
-    for name, accuracy in classes.items():
-        typer.echo(f"  {name}: {accuracy:.1f} %")
+    _print_classes(found)
+    if len(found.classes) <= WIDEST:
+        _print_confusion(found)
+
+
+def _print_classes(found: Assessment) -> None:
+    from semifl.report.markdown import markdown_table
+
+    def percent(value: float | None) -> str:
+        return "–" if value is None else f"{value:.1f}"
+
+    lines = [
+        [name, str(each.pictures), percent(each.precision), percent(each.recall)]
+        for name, each in found.classes.items()
+    ]
+    typer.echo(f"\n{markdown_table(['class', 'pictures', 'precision %', 'recall %'], lines)}")
+
+
+def _print_confusion(found: Assessment) -> None:
+    from semifl.report.markdown import markdown_table
+
+    rows = zip(found.classes, found.score.confusion.tolist(), strict=True)
+    lines = [[name, *(str(count) if count else "·" for count in counts)] for name, counts in rows]
+    typer.echo("\nEach row a true class, each column what the model said:\n")
+    typer.echo(markdown_table(["", *found.classes], lines))
 
 
 def _from_run(run: Path) -> tuple[Any, Any]:

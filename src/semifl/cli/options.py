@@ -18,6 +18,9 @@ Settings = Annotated[
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes that train clients [default: one per core].")
 ]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Runs side by side [default: one per core].")]
+WorkersInEach = Annotated[int, typer.Option("--workers", min=1, help="Processes that train clients, in each run.")]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 

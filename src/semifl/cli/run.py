@@ -17,14 +17,16 @@ def command(
     out: Annotated[Path | None, typer.Option("--out", help="The run directory [default: runs/NAME-seed-N].")] = None,
     workers: options.Workers = None,
     device: options.Device = "auto",
+    tensorboard: options.TensorBoard = False,
 ) -> None:
     """Train a model and write a run directory."""
     from semifl.cli.display import display, finished, interrupted
+    from semifl.cli.tensorboard import watched_by_tensorboard
     from semifl.experiments.experiment import start
 
     config = options.load(what, settings)
     directory = out or _free_directory(Path(what).stem, config.run.seed)
-    with interrupted(directory), display() as watcher:
+    with interrupted(directory), display() as person, watched_by_tensorboard(tensorboard, directory, person) as watcher:
         result = start(config, directory, options.worker_count(workers), options.device_name(device), watcher)
     finished(directory, result)
 

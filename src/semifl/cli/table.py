@@ -26,10 +26,8 @@ def command(
     out: Annotated[Path | None, typer.Option("--out", help="Where the runs lie [default: runs/tables/…].")] = None,
     metric: Annotated[METRICS | None, typer.Option("--metric", help="[default: as the paper, the best round]")] = None,
     against: Annotated[str, typer.Option("--against", metavar="ROW", help="Also print differences from a row.")] = "",
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Runs side by side [default: one per core].")
-    ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that train clients, in each run.")] = 1,
+    jobs: options.Jobs = None,
+    workers: options.WorkersInEach = 1,
     device: options.Device = "auto",
 ) -> None:
     """Print tables of results; with --seeds first run what is missing."""
@@ -41,14 +39,10 @@ def command(
         known = list(dict.fromkeys(row for table in tables for row in table.rows))
         raise UserError(f"--against {against!r} is not a row{did_you_mean(against, known) or f': {known[0]!r}, …'}")
     folder = out or Path("runs/tables") / f"{name}-{scale}"
-    failures = _fill(tables, folder, _seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
+    failures = fill_table(tables, folder, _seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
     for table in tables:
-        _print(table, folder, metric or ("best_test_accuracy" if what == "paper" else "accuracy"), against)
-    if failures:
-        typer.echo(f"{len(failures)} runs failed; the same command tries them again:", err=True)
-        for failure in failures:
-            typer.echo(f"  {failure}", err=True)
-        raise typer.Exit(1)
+        print_table(table, folder, metric or ("best_test_accuracy" if what == "paper" else "accuracy"), against)
+    report_failures(failures)
 
 
 def _seeds(text: str) -> list[int]:
@@ -61,7 +55,9 @@ def _seeds(text: str) -> list[int]:
     return seeds
 
 
-def _fill(tables: list[ResultTable], folder: Path, seeds: list[int], jobs: int, workers: int, device: str) -> list[str]:
+def fill_table(
+    tables: list[ResultTable], folder: Path, seeds: list[int], jobs: int, workers: int, device: str
+) -> list[str]:
     from semifl.cli.display import interrupted
     from semifl.experiments.table_runs import fill
     from semifl.experiments.tables import missing
@@ -79,7 +75,15 @@ def _fill(tables: list[ResultTable], folder: Path, seeds: list[int], jobs: int, 
     return failures
 
 
-def _print(table: ResultTable, folder: Path, metric: str, against: str) -> None:
+def report_failures(failures: list[str]) -> None:
+    if failures:
+        typer.echo(f"{len(failures)} runs failed; the same command tries them again:", err=True)
+        for failure in failures:
+            typer.echo(f"  {failure}", err=True)
+        raise typer.Exit(1)
+
+
+def print_table(table: ResultTable, folder: Path, metric: str, against: str) -> None:
     from semifl.experiments.tables import measured
     from semifl.report.comparison import difference_text, paired, summary
     from semifl.report.markdown import markdown_table
@@ -87,7 +91,8 @@ def _print(table: ResultTable, folder: Path, metric: str, against: str) -> None:
     values = {(cell.row, cell.column): measured(folder, cell, metric) for cell in table.cells}
     printed = {(cell.row, cell.column): cell.value for cell in table.cells}
     typer.echo(f"\n## {table.title}\n")
-    typer.echo(f"Ours: {metric}, mean (sd, number of seeds). In brackets the paper's value.\n")
+    brackets = " In brackets the paper's value." if any(printed.values()) else ""
+    typer.echo(f"{metric}: mean (sd, number of seeds).{brackets}\n")
     lines = []
     for row in table.rows:
         cells = [(row, column) for column in table.columns]

@@ -83,11 +83,11 @@ def own_table(path: Path, scale: str) -> ResultTable:
         for column, column_keys in columns.items():
             if not isinstance(row_keys, dict) or not isinstance(column_keys, dict):
                 raise UserError(f"{path}: rows and columns are sections, [rows.NAME] and [columns.NAME]")
-            settings = dict(_dotted(row_keys)) | dict(_dotted(column_keys))
+            settings = dict(dotted(row_keys)) | dict(dotted(column_keys))
             config = _own_config(settings, scale, f"{path}: {row}")
             # With a fingerprint: a row that was changed is another experiment and starts anew.
             mark = hashlib.sha256(toml.dumps(config).encode()).hexdigest()[:6]
-            cells.append(Cell(f"{_file_name(f'{row} {column}')}-{mark}", row, column, config))
+            cells.append(Cell(f"{file_name(f'{row} {column}')}-{mark}", row, column, config))
     return ResultTable(str(content.get("title", path.stem)), tuple(cells))
 
 
@@ -103,10 +103,10 @@ def _own_config(settings: Table, scale: str, where: str) -> Table:
     return config
 
 
-def _dotted(keys: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def dotted(keys: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in keys.items():
         if isinstance(value, dict):
-            yield from _dotted(value, f"{prefix}{key}.")
+            yield from dotted(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -160,5 +160,5 @@ def _without_repeats(cells: list[Cell]) -> tuple[Cell, ...]:
     return tuple(dict(((cell.row, cell.column), cell) for cell in reversed(cells)).values())[::-1]
 
 
-def _file_name(text: str) -> str:
+def file_name(text: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in text.lower()).strip("-")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import chain
 from typing import ClassVar, Literal
 
@@ -21,7 +22,7 @@ from semifl.learning.aggregation import Aggregation
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
 from semifl.learning.server_step import Rule, ServerStep
-from semifl.learning.training import SGD, cosine
+from semifl.learning.training import SGD, Loss, cosine
 from semifl.learning.weights import Weights
 
 SHARES = ("activity_rate", "threshold", "momentum", "server_momentum", "server_beta2")  # between 0 and 1
@@ -55,6 +56,7 @@ class Recipe:
     server_momentum: float = 0.5  # of the global step over rounds; β₁ of the adaptive rules
     server_beta2: float = 0.99  # of adam and yogi
     server_epsilon: float = 1e-3  # of the adaptive rules: the larger, the less adaptive
+    class_weights: bool = False  # let the labels of rare classes count for more, so that all classes weigh the same
     statistics: Literal["server", "cohort", "all"] = "server"  # whose pictures the BatchNorm statistics come from
 
     def __post_init__(self) -> None:
@@ -108,6 +110,12 @@ class Recipe:
         epochs = epochs or self.server_epochs
         return labeled_epochs(server.images, server.labels, server.facts, self.server_batch, epochs, server.seed)
 
+    def labeled_loss(self, labels: Tensor, classes: int) -> Loss:
+        """The loss of a site with these labels."""
+        if not self.class_weights:
+            return supervised_loss
+        return partial(supervised_loss, weights=balancing_weights(labels, classes))
+
     def client_batches(self, client: Client, kind: Kind, epochs: int | None = None) -> Iterator[UnlabeledBatch]:
         """Weak and strong views of all of a client's pictures, for methods that label batch by batch."""
         return unlabeled_epochs(
@@ -115,6 +123,15 @@ class Recipe:
         )
 
 
-def supervised_loss(network: Network, batch: LabeledBatch) -> dict[str, Tensor]:
+def supervised_loss(network: Network, batch: LabeledBatch, weights: Tensor | None = None) -> dict[str, Tensor]:
     """L_s, cross-entropy of weak views."""
-    return {"loss": F.cross_entropy(network(batch.images), batch.labels)}
+    if weights is not None:
+        weights = weights.to(network.device)
+    return {"loss": F.cross_entropy(network(batch.images), batch.labels, weights)}
+
+
+def balancing_weights(labels: Tensor, classes: int) -> Tensor:
+    """One weight per class, n / (classes present × its labels): on average 1, and all classes weigh the same."""
+    counts = labels.bincount(minlength=classes)
+    present = (counts > 0).sum()
+    return (len(labels) / (present * counts.clamp(min=1))).where(counts > 0, 0.0).float()

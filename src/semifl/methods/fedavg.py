@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from semifl.data.epochs import labeled_epochs
-from semifl.federation.recipe import Recipe, supervised_loss
+from semifl.federation.recipe import Recipe
 from semifl.federation.world import Cohort, Federation, LabeledClient, Round, Server, Update
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate
@@ -72,7 +72,8 @@ class FedAvg(Recipe):
         )
         start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
         buffers = client.memory if self.client_buffers == "kept" else None
-        job = Fit(start, epochs, supervised_loss, self.client_sgd(t), client.seed.under("fit"), buffers)
+        loss = self.labeled_loss(client.labels, client.facts.classes)
+        job = Fit(start, epochs, loss, self.client_sgd(t), client.seed.under("fit"), buffers)
         w, memory, facts = client.fit(job)
         keep = memory if self.client_buffers == "kept" else {}
         if self.local_norm:

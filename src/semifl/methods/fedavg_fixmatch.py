@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from semifl.federation.recipe import Recipe, supervised_loss
+from semifl.federation.recipe import Recipe
 from semifl.federation.world import Client, Federation, Round, Server, Update
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
@@ -68,7 +68,8 @@ class FedAvgFixMatch(Recipe):
 
     def server_update(self, t: Round, W: Weights, server: Server) -> Weights:
         batches = self.cut(self.server_batches(server, self.local_steps))  # an epoch has a batch at least
-        return server.fit(Fit(W, batches, supervised_loss, self.server_sgd(t), server.seed.under("fit"))).weights
+        loss = self.labeled_loss(server.labels, server.facts.classes)
+        return server.fit(Fit(W, batches, loss, self.server_sgd(t), server.seed.under("fit"))).weights
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
         batches = self.cut(self.client_batches(client, self.strong_view, self.local_steps))

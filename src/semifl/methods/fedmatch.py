@@ -118,18 +118,20 @@ class FedMatch(Recipe):
 
     def server_update(self, t: Round, state: State, server: Server) -> Weights:
         # With ψ fixed the gradient of σ is that of W, so W is trained and the whole change is σ's.
+        plain = self.labeled_loss(server.labels, server.facts.classes)
+
+        def loss(network: Network, batch: LabeledBatch) -> dict[str, Tensor]:
+            return {"loss": self.supervised_weight * plain(network, batch)["loss"]}
+
         job = Fit(
             self.weights(state),
             self.server_batches(server),
-            self.server_loss,
+            loss,
             self.server_sgd(t),
             server.seed.under("fit"),
             after_step=self.hold(self.weights(state)),
         )
         return subtract(server.fit(job).weights, state.ψ)
-
-    def server_loss(self, network: Network, batch: LabeledBatch) -> dict[str, Tensor]:
-        return {"loss": self.supervised_weight * F.cross_entropy(network(batch.images), batch.labels)}
 
     def choose_helpers(
         self, t: Round, S_t: Cohort, model: Snapshot, peers: Peers, server: Server

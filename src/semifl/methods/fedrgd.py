@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from semifl.federation.recipe import Recipe, supervised_loss
+from semifl.federation.recipe import Recipe
 from semifl.federation.world import Client, Cohort, Federation, Reply, Round, Server, Update
 from semifl.learning.server_step import Past
 from semifl.learning.training import Fit
@@ -86,7 +86,8 @@ class FedRGD(Recipe):
 
     def server_update(self, t: Round, W: Weights, server: Server) -> Weights:
         batches = self.cut(self.server_batches(server, self.iterations))  # an epoch has a batch at least
-        return server.fit(Fit(W, batches, supervised_loss, self.server_sgd(t), server.seed.under("fit"))).weights
+        loss = self.labeled_loss(server.labels, server.facts.classes)
+        return server.fit(Fit(W, batches, loss, self.server_sgd(t), server.seed.under("fit"))).weights
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
         batches = self.cut(self.client_batches(client, self.strong_view, self.iterations))

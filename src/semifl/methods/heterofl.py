@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import LabeledBatch, labeled_epochs
-from semifl.federation.recipe import Recipe, supervised_loss
+from semifl.federation.recipe import Recipe
 from semifl.federation.world import ClientId, Cohort, Federation, LabeledClient, Round, Server, Update
 from semifl.learning.network import Network
 from semifl.learning.server_step import Past
 from semifl.learning.subnetwork import average_over_holders, cut, narrow_shapes, output_layer
-from semifl.learning.training import Fit, Loss
+from semifl.learning.training import Fit
 from semifl.learning.weights import Shapes, Snapshot, Weights
 from semifl.randomness import Seed
 
@@ -57,6 +57,8 @@ class HeteroFL(Recipe):
             )
         if self.aggregation != "mean":
             raise ValueError(f'aggregation must be "mean" in heterofl, not "{self.aggregation}"')
+        if self.class_weights and self.masked_loss:
+            raise ValueError("class_weights must be false with masked_loss: a client's missing classes have no weight")
 
     def start(self, weights: Weights) -> State:
         return State(weights, self.server_step.start(weights))
@@ -112,7 +114,9 @@ class HeteroFL(Recipe):
         epochs = labeled_epochs(
             client.images, client.labels, client.facts, self.client_batch, self.client_epochs, client.seed
         )
-        loss: Loss = partial(masked_loss, held=held) if self.masked_loss else supervised_loss
+        loss = self.labeled_loss(client.labels, client.facts.classes)
+        if self.masked_loss:
+            loss = partial(masked_loss, held=held)
         fitted = client.fit(
             Fit(part.weights, epochs, loss, self.client_sgd(t), client.seed.under("fit"), width=part.width)
         )

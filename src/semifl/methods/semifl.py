@@ -19,7 +19,7 @@ from torch import Tensor
 from semifl.data.augment import apply_weak, beta_weights, draw_weak, mix, normalize, strong, weak
 from semifl.data.batches import shuffled, stretches, with_replacement
 from semifl.data.epochs import UnlabeledBatch
-from semifl.federation.recipe import Recipe, supervised_loss
+from semifl.federation.recipe import Recipe
 from semifl.federation.world import Client, Cohort, Federation, Round, Server, Update
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
@@ -124,10 +124,9 @@ class SemiFL(Recipe):
     # ServerUpdate
 
     def server_update(self, t: Round, state: State, server: Server) -> tuple[Weights, Memory]:
-        seed = server.seed.under("fit")
-        job = Fit(
-            state.weights, self.server_batches(server), supervised_loss, self.server_sgd(t), seed, state.server_memory
-        )
+        batches, seed = self.server_batches(server), server.seed.under("fit")
+        loss = self.labeled_loss(server.labels, server.facts.classes)
+        job = Fit(state.weights, batches, loss, self.server_sgd(t), seed, state.server_memory)
         fitted = server.fit(job)
         return fitted.weights, fitted.memory if self.server_buffers == "kept" else {}
 

@@ -1,0 +1,36 @@
+"""`semifl sweep`: a grid over keys and seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semifl.cli import options, table
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file with [grid]; see docs/tables.md.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Where the runs lie [default: runs/sweeps/NAME].")] = None,
+    metric: Annotated[table.METRICS, typer.Option("--metric", help="What the table shows.")] = "accuracy",
+    jobs: options.Jobs = None,
+    workers: options.WorkersInEach = 1,
+    device: options.Device = "auto",
+) -> None:
+    """Run every point of a grid that is missing, then print a table with the best first."""
+    from semifl.experiments.sweeps import read_sweep
+    from semifl.experiments.tables import ResultTable, measured
+
+    sweep = read_sweep(file)
+    folder = out or Path("runs/sweeps") / file.stem
+    failures = table.fill_table([sweep.table], folder, sweep.seeds, options.worker_count(jobs), workers, device)
+
+    def mean(row: str) -> float:
+        cell = sweep.table.at(row, "accuracy")
+        values = measured(folder, cell, metric) if cell else {}
+        return sum(values.values()) / len(values) if values else -1.0
+
+    best_first = sorted(sweep.table.cells, key=lambda cell: -mean(cell.row))
+    table.print_table(ResultTable(sweep.table.title, tuple(best_first)), folder, metric, best_first[0].row)
+    table.report_failures(failures)

@@ -1,0 +1,67 @@
+"""`--tensorboard`: every number of a round as a curve that TensorBoard can show while the run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from semifl.errors import UserError
+from semifl.experiments.records import Record
+from semifl.experiments.stage import Observer, Silent
+
+
+class TensorBoard(Silent):
+    """Tells another observer everything, and writes the numbers of each round down."""
+
+    def __init__(self, make_writer: Callable[[], Any], other: Observer) -> None:
+        self._make_writer = make_writer
+        self._other = other
+
+    @cached_property
+    def _writer(self) -> Any:
+        """Made when the run has begun: a run that is refused leaves nothing behind."""
+        return self._make_writer()
+
+    def begin(self, world: Any, first_round: int) -> None:
+        self._other.begin(world, first_round)
+
+    def labels_only(self, accuracy: float) -> None:
+        self._writer.add_scalar("labels_only_accuracy", accuracy, 0)
+        self._other.labels_only(accuracy)
+
+    def round(self, record: Record, best: float) -> None:
+        for name, value in _numbers(record):
+            self._writer.add_scalar(name, value, record["round"])
+        self._writer.flush()
+        self._other.round(record, best)
+
+    def warn(self, message: str) -> None:
+        self._other.warn(message)
+
+
+@contextmanager
+def watched_by_tensorboard(wanted: bool, directory: Path, observer: Observer) -> Iterator[Observer]:
+    """The observer itself, or one that also writes RUN/tensorboard."""
+    if not wanted:
+        yield observer
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise UserError("--tensorboard needs an extra package: pip install 'semifl[tensorboard]'") from error
+    yield TensorBoard(lambda: SummaryWriter(directory / "tensorboard"), observer)
+
+
+def _numbers(record: Record) -> Iterator[tuple[str, float]]:
+    for key, value in record.items():
+        if key == "round" or isinstance(value, bool):
+            continue
+        if isinstance(value, (int, float)):
+            yield key, value
+        elif key in ("abstained", "failed", "late", "rejected", "cohort"):
+            yield f"clients/{key}", len(value)
+        elif key == "seconds":
+            yield from ((f"seconds/{phase}", spent) for phase, spent in value.items())

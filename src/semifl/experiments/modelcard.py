@@ -1,0 +1,90 @@
+"""The model card, RUN/model.md: what a person should know who gets the model and nothing else."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from semifl.durable import replace_text
+from semifl.experiments.records import Record, environment
+from semifl.experiments.stage import Stage
+
+
+def write_model_card(stage: Stage, result: Record) -> None:
+    replace_text(stage.directory.path / "model.md", model_card(stage, result, time.strftime("%Y-%m-%d")))
+
+
+def model_card(stage: Stage, result: Record, date: str) -> str:
+    world, facts = stage.world, stage.world.data.facts
+    where = environment()
+    lines = [
+        f"# A classifier of {facts.classes} classes",
+        "",
+        f"Trained with semifl on {date}; the model is `model.safetensors` beside this file.",
+        "",
+        *_table("What it takes and gives", _interface(facts)),
+        *_table("What it was trained on", _data(stage)),
+        *_table("How", _how(stage, result)),
+        *_table("How well it does", _accuracy(result)),
+        "## What to keep in mind",
+        "",
+        f"- Accuracies are those on {len(world.data.test_labels)} test pictures of the same collection. Pictures from "
+        "elsewhere may be harder.",
+        "- A picture of something that is none of the classes is given to one of them all the same.",
+        "- Most of its training labels were made by itself and were not checked by anybody.",
+        "",
+        *_table("Made with", {name: where[name] for name in ("semifl", "python", "torch", "system")}),
+    ]
+    return "\n".join(lines)
+
+
+def _interface(facts: Any) -> dict[str, Any]:
+    colour = {1: "grey", 3: "colour (red, green, blue)"}[facts.channels]
+    return {
+        "pictures": f"{facts.size} × {facts.size} pixels, {colour}: turned upright, shorter side resized, middle cut out",
+        "normalised by": f"mean {_numbers(facts.mean)}, standard deviation {_numbers(facts.std)}, of values in [0, 1]",
+        "classes": ", ".join(facts.class_names),
+        "use it": "`semifl predict RUN pictures…`, or `semifl export RUN --to onnx`",
+    }
+
+
+def _data(stage: Stage) -> dict[str, Any]:
+    world = stage.world
+    counts = world.division.clients.counts
+    labels = world.data.labels[world.division.server].bincount(minlength=world.data.facts.classes).tolist()
+    return {
+        "data": f"`{world.config.data.name}`",
+        "labeled pictures": f"{sum(labels)} at the server; by class {', '.join(map(str, labels))}",
+        "unlabeled pictures": f"{int(counts.sum())} at {len(counts)} clients, which kept them",
+        "held out to choose a model": str(len(world.division.validation)),
+    }
+
+
+def _how(stage: Stage, result: Record) -> dict[str, Any]:
+    config = stage.world.config
+    return {
+        "method": f"`{config.method.name}`",
+        "model": f"`{config.model.name}`, {sum(tensor.numel() for tensor in stage.first_weights.values()):,} weights",
+        "rounds": str(result["rounds"]),
+        "seed": str(config.run.seed),
+        "every setting": "`config.toml` of the run",
+    }
+
+
+def _accuracy(result: Record) -> dict[str, Any]:
+    facts = {
+        "accuracy": f"{result['accuracy']:.1f} %",
+        "balanced accuracy (mean over classes)": f"{result['balanced_accuracy']:.1f} %",
+    }
+    if result["labels_only_accuracy"] is not None:
+        facts["the same model from labels alone"] = f"{result['labels_only_accuracy']:.1f} %"
+    return facts
+
+
+def _table(title: str, facts: dict[str, Any]) -> list[str]:
+    rows = [f"| {name} | {str(value).replace('|', chr(92) + '|')} |" for name, value in facts.items()]
+    return [f"## {title}", "", "| | |", "|---|---|", *rows, ""]
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.4f}" for value in values)
