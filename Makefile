@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-faults check unit bench clean
+.PHONY: help demo test test-faults check unit docs bench clean
 help:             ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
@@ -23,11 +23,17 @@ unit: .venv/ready ## the test suite alone
 test-faults: .venv/ready ## kills, damage, full disks, fuzzing and poisoned clients in full (about half an hour)
 	SEMIFL_FAULTS=full $(BIN)/python -m pytest tests/faults -s
 
+docs: .venv/ready ## the documentation as a site, in site/; fails on a broken link
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "open site/index.html"
+
 bench: .venv/ready ## every benchmark, each against its rival in the same run (JSON lines)
 	for name in round loop augment overhead scale checkpoint; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:            ## remove the environment and caches, keep runs
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # torch first and by its exact version: a looser requirement may bring gigabytes for GPUs that are not there.
 .venv/ready: pyproject.toml constraints.txt

@@ -33,6 +33,7 @@ def page() -> str:
     parts = [HEAD, _section("", config.Run, "Outside all sections"), _section("stop", config.Stop, "`[stop]`")]
     parts.append(_section("health", Health, "`[health]`"))
     parts.append(_section("data", config.Split, "`[data]`, whatever the data set"))
+    parts.append(_section("data", config.Views, "`[data]`, your own views"))
     parts.append(_section("model", config.WarmStart, "`[model]`, whatever the model"))
     parts += _group("data", "data", config.DATASETS)
     parts.append("## `[data.partition]`\n")
@@ -54,9 +55,11 @@ def _group(section: str, title: str, package: str) -> list[str]:
 
 
 def _section(where: str, cls: Any, title: str, level: int = 2, about: str = "") -> str:
+    prefix, comments = f"{where}." if where else "", _comments(cls)
     rows = [
-        f"| `{where + '.' if where else ''}{field.name}` | {_default(field)} | {_cell(_comments(cls).get(field.name, ''))} |"
+        f"| `{prefix}{field.name}` | {_default(field)} | {_cell(comments.get(field.name, ''))} |"
         for field in dataclasses.fields(cls)
+        if field.repr  # what is not shown is not set in a file either
     ]
     table = ["| key | default | meaning |", "|---|---|---|", *rows] if rows else ["No keys of its own."]
     return "\n".join([f"{'#' * level} {title}\n", *([about + "\n"] if about else []), *table, ""])

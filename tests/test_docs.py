@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import importlib.util
 import json
 import re
 import tomllib
@@ -13,6 +14,7 @@ from semifl import registry
 from semifl.experiments.config import METHODS, OBJECTIVES, decode
 from semifl.experiments.experiment import start
 from semifl.experiments.presets import presets
+from semifl.experiments.sweeps import read_sweep
 from semifl.experiments.tables import own_table
 from semifl.federation.recipe import Recipe
 from toys import toy_table
@@ -121,10 +123,12 @@ def test_presets_that_pages_name_exist() -> None:
 
 
 def test_the_example_of_a_table_is_valid(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/tables.md").read_text(encoding="utf-8"), re.DOTALL)
+    example, sweep = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/tables.md").read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "sure.toml").write_text(example, encoding="utf-8")
     table = own_table(tmp_path / "sure.toml", "paper")
     assert (len(table.rows), len(table.columns), len({cell.name for cell in table.cells})) == (3, 2, 6)
+    (tmp_path / "grid.toml").write_text(sweep, encoding="utf-8")
+    assert len(read_sweep(tmp_path / "grid.toml").table.cells) == 3 * 2
 
 
 def test_every_key_of_a_run_is_explained(tmp_path: Path) -> None:
@@ -167,3 +171,24 @@ def test_no_file_names_a_place_on_one_machine() -> None:
         assert private not in path.read_text(encoding="utf-8"), page_name(path)
     for path in PAGES:
         assert "/" + "tmp/" not in path.read_text(encoding="utf-8"), page_name(path)
+
+
+def test_the_reference_is_made_from_the_code_as_it_is() -> None:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+    assert page == module.page(), "run: python docs/make_reference.py"
+    empty = [line for line in page.splitlines() if line.startswith("| `") and line.endswith("|  |")]
+    assert empty == []  # every key is explained
+
+
+def test_the_sweep_in_the_questions_is_valid(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/faq.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "labels.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "config.toml").write_text('[data]\nname = "digits"\n', encoding="utf-8")
+    sweep = read_sweep(tmp_path / "labels.toml")
+    assert [cell.config["data"]["labeled"] for cell in sweep.table.cells] == [20, 50, 100, 200]
+    assert sweep.seeds == [0, 1, 2]

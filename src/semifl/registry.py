@@ -60,5 +60,8 @@ def _import_user(name: str, key: str) -> Any:
     except ImportError as error:
         raise UserError(f"{key} = {name!r} cannot be imported: {error}") from error
     if not hasattr(module, attribute):
-        raise UserError(f"{key} = {name!r} cannot be found: module {module_name!r} has no {attribute!r}")
+        raise UserError(
+            f"{key} = {name!r} cannot be found: module {module_name!r} has no {attribute!r}"
+            + did_you_mean(attribute, vars(module))
+        )
     return getattr(module, attribute)

@@ -1,5 +1,6 @@
-"""Adding a method is one file: dropped into the folder it is listed, runs, and is under the contract tests."""
+"""Adding a method is one file: the tutorial's, dropped into the folder, is listed, runs and obeys the contract."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,61 +11,15 @@ from semifl import registry
 from semifl.cli import invoke
 from semifl.experiments.config import METHODS
 
-SCRATCH = '''"""Everyone trains one epoch on whatever the model that was sent believes; the server averages."""
-
-from dataclasses import dataclass
-from typing import NamedTuple
-
-
-from semifl.data.augment import normalize
-from semifl.federation.recipe import Recipe, supervised_loss
-from semifl.federation.world import Update
-from semifl.learning.training import Fit
-from semifl.learning.weights import Snapshot, Weights, average, shapes
-
-
-class State(NamedTuple):
-    weights: Weights
-
-
-class Batch(NamedTuple):
-    images: object
-    labels: object
-
-
-@dataclass(frozen=True)
-class Gullible(Recipe):
-    def start(self, weights):
-        return State(weights)
-
-    def round(self, t, state, server, clients):
-        fit = Fit(state.weights, self.server_batches(server), supervised_loss, self.server_sgd(t), server.seed)
-        W = server.fit(fit).weights
-        S_t = self.cohort(clients, t)
-        model = Snapshot(W, self.refresh(W, server, clients, S_t))
-        server.test(model)
-        replies = clients.each(S_t, self.client_update, model, t, shapes(W))
-        return State(average((reply.update.payload, 1.0) for reply in replies if reply.update) or W)
-
-    def client_update(self, client, model, t):
-        pseudo = client.pseudo_labels(model, client.images)
-        batch = Batch(normalize(client.images, client.facts), pseudo.labels)
-        fitted = client.fit(Fit(model.weights, [batch], supervised_loss, self.client_sgd(t), client.seed))
-        return Update(fitted.weights, len(client.images), fitted.facts, {})
-
-    def finish(self, t, state, server, clients):
-        return Snapshot(state.weights, server.statistics(state.weights))
-
-    def weights(self, state):
-        return state.weights
-'''
+PAGE = Path(__file__).parent.parent.parent / "docs/tutorial-method.md"
 
 
 @pytest.fixture
 def gullible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     folder = tmp_path / "scratch"
     folder.mkdir()
-    (folder / "gullible.py").write_text(SCRATCH, encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (folder / "gullible.py").write_text(code, encoding="utf-8")
     monkeypatch.setattr(semifl.methods, "__path__", [*semifl.methods.__path__, str(folder)])
     return "gullible"
 

@@ -76,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # How long threads wait for each other by spinning: long enough for the gap between two layers, but not until
     # another program gives the core back, which can make a step a hundred times slower (docs/decisions/0005).
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    sys.path.append(os.getcwd())  # a person's own `module:name` lies beside their configuration  # noqa: PTH109
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill is a Ctrl-C
     sys.exit(invoke(sys.argv[1:] if arguments is None else list(arguments)))
 

@@ -1,4 +1,4 @@
-"""`semifl check`: build everything, rehearse a round, and say what the run will take."""
+"""`semifl check`: say what was found, build everything, rehearse a round, and say what the run will take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import typer
 from semifl.cli import options
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from semifl.data.survey import Survey
     from semifl.experiments.build import World
+
+SIZES = ("smallest", "median", "largest")
+NAMED = 5  # files that are named one by one
+LISTED = 12  # classes or sites that are named one by one
 
 
 def command(
@@ -29,11 +36,18 @@ def command(
     from semifl.experiments.build import build_world
     from semifl.experiments.estimate import estimate
 
-    world = build_world(options.load(what, settings))
-    _say_data(world)
+    config = options.load(what, settings)
+    survey = getattr(config.data.thing, "survey", None)
+    if survey:
+        _say_found(survey())
+    world = build_world(config)
+    _say_data(world, per_class=not survey)
     count = options.worker_count(workers)
     needs = estimate(world, count, options.device_name(device))
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in needs.seconds.items())
+    typer.echo(f"model      {world.config.model.name}, {needs.parameters:,} parameters")
+    if needs.loss is not None:
+        typer.echo(f"step       the server's first steps work, loss {needs.loss:.3f}")
     free = shutil.disk_usage(Path.cwd()).free
     typer.echo("at most, if clients are confident about everything:")
     typer.echo(f"  time     {_time(needs.minutes)} for {world.config.run.rounds} rounds with {count} workers")
@@ -57,7 +71,40 @@ def _reproduce(run: Path, rounds: int, workers: int, device: str) -> None:
     typer.echo(f"{run} reproduces bit for bit: {verdict.rounds} rounds are the same in every field but their seconds")
 
 
-def _say_data(world: World) -> None:
+def _say_found(found: Survey) -> None:
+    """What lies in a folder of pictures, as it is there."""
+    for part, counts in found.counts.items():
+        typer.echo(f"{part:<10} {_listed(counts)}")
+    if found.sizes:
+        small, middle, large = (found.sizes[at] for at in (0, len(found.sizes) // 2, -1))
+        shown = " · ".join(f"{name} {w} × {h}" for name, (w, h) in zip(SIZES, (small, middle, large), strict=True))
+        typer.echo(f"sizes      {shown} pixels")
+        typer.echo(f"kinds      {', '.join(f'{count} {kind}' for kind, count in found.kinds.most_common())}")
+    if found.others:
+        names = ", ".join(f"{count} {suffix}" for suffix, count in found.others.most_common())
+        typer.echo(f"not read   files that are no pictures we know: {names}")
+    if found.twins:
+        learned, tested = found.twins[0]
+        typer.echo(
+            "warning: also among the pictures to learn from, which makes the accuracy look better than it is: "
+            f"{len(found.twins)} of the test pictures; the first, {tested}, is {learned}",
+            err=True,
+        )
+
+
+def _listed(counts: dict[str, int]) -> str:
+    """How many pictures there are of each, or where they are many, how few and how many."""
+    total = f"{sum(counts.values())} pictures"
+    if len(counts) > LISTED:
+        return f"{total} in {len(counts)} folders, {min(counts.values())} to {max(counts.values())} in each"
+    return f"{total}: {', '.join(f'{name} {count}' for name, count in counts.items())}"
+
+
+def _by_class(labels: Tensor, names: tuple[str, ...]) -> dict[str, int]:
+    return dict(zip(names, labels.bincount(minlength=len(names)).tolist(), strict=True))
+
+
+def _say_data(world: World, per_class: bool) -> None:
     data, division, facts = world.data, world.division, world.data.facts
     counts = division.clients.counts
     typer.echo(f"pictures   {facts.size} × {facts.size}, {facts.channels} channel(s), {facts.classes} classes")
@@ -65,8 +112,11 @@ def _say_data(world: World) -> None:
     typer.echo(f"server     {len(division.server)} labeled{held}")
     typer.echo(f"clients    {len(counts)}, with {int(counts.min())} to {int(counts.max())} pictures each")
     typer.echo(f"test       {len(data.test_labels)} pictures")
+    if per_class:
+        typer.echo(f"labeled    {_listed(_by_class(data.labels[division.server], facts.class_names))}")
+        typer.echo(f"to test    {_listed(_by_class(data.test_labels, facts.class_names))}")
     if data.skipped:
-        typer.echo(f"skipped    {len(data.skipped)} unreadable files, the first: {data.skipped[0]}")
+        typer.echo(f"skipped    {len(data.skipped)} unreadable files, the first: {', '.join(data.skipped[:NAMED])}")
 
 
 def _size(count: float) -> str:

@@ -12,6 +12,7 @@ from semifl.errors import UserError
 
 if TYPE_CHECKING:
     from semifl.report.comparison import Difference
+    from semifl.report.groups import Group
 
 
 def command(
@@ -21,12 +22,11 @@ def command(
 ) -> None:
     """Mean over seeds for each setting, and paired differences from the first with 95 % intervals."""
     from semifl.report.comparison import paired
-    from semifl.report.finished import finished_run, groups
+    from semifl.report.groups import group_runs
+    from semifl.report.reading import read_run
 
-    found = groups([finished_run(path) for path in dict.fromkeys(runs)])
-    values = {
-        name: {run.seed: _number(run.result, metric, run.path) for run in members} for name, members in found.items()
-    }
+    groups = group_runs([read_run(path) for path in dict.fromkeys(runs)])
+    values = {group.label: _by_seed(group, metric) for group in groups}
     first = next(iter(values))
     differences = {name: paired(each, values[first]) for name, each in values.items() if name != first}
     if as_json:
@@ -52,9 +52,18 @@ def _print(
             typer.echo(f"No seed in common with it: {'; '.join(unpaired)}.")
 
 
-def _number(result: dict[str, object], metric: str, path: Path) -> float:
-    value = result.get(metric)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        numbers = [key for key, each in result.items() if isinstance(each, (int, float)) and not isinstance(each, bool)]
-        raise UserError(f"{path} has no number {metric!r}; it has {', '.join(numbers)}")
-    return float(value)
+def _by_seed(group: Group, metric: str) -> dict[int, float]:
+    from semifl.report.reading import number
+
+    values: dict[int, float] = {}
+    for run in group.runs:
+        if not run.is_finished:
+            raise UserError(f"{run.path}: {run.problems[0][0].lower()}{run.problems[0][1:].rstrip('.')}")
+        value = number(run.result.get(metric))
+        if value is None:
+            numbers = [key for key, each in run.result.items() if number(each) is not None]
+            raise UserError(f"{run.path} has no number {metric!r}; it has {', '.join(numbers)}")
+        if run.seed in values:
+            raise UserError(f"{run.path} is there twice: another run has the same settings and seed {run.seed}")
+        values[run.seed] = value
+    return values

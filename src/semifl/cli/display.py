@@ -16,7 +16,10 @@ from semifl.errors import RunStopped, UserError
 from semifl.experiments.build import World
 from semifl.experiments.records import Record
 from semifl.experiments.stage import Observer, Silent
+from semifl.report.advice import advise
+from semifl.report.reading import read_run
 
+MOST_ADVICE = 3  # sentences after a run; the report has them all
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
 
 
@@ -88,15 +91,24 @@ def interrupted(directory: Path) -> Iterator[None]:
 
 
 def finished(directory: Path, result: Record) -> None:
-    """The outcome in three lines."""
-    from semifl.report.curves import draw_curves
-
+    """The outcome in three lines, what to do about it if something is amiss, and where the report lies."""
     accuracy, labels_only = result["accuracy"], result["labels_only_accuracy"]
     typer.echo(f"accuracy     {accuracy:.1f} %  (best round {result['best_round']}: {result['best_accuracy']:.1f} %)")
     if labels_only is not None:
         typer.echo(f"labels only  {labels_only:.1f} %  the clients brought {accuracy - labels_only:+.1f} points")
+    for sentence in advise(read_run(directory))[:MOST_ADVICE]:
+        typer.echo(f"note         {sentence}")
+    typer.echo(f"run          {directory}  ({result['rounds']} rounds, {result['seconds']:.0f} s)")
+    typer.echo(f"report       {_written(directory)}")
+
+
+def _written(directory: Path) -> str:
+    """Where the report is, or why it is not; a result without its report is still a result."""
+    from semifl.report.curves import draw_curves
+    from semifl.report.page import write_report
+
     try:
-        picture = f"picture: {draw_curves(directory).name}"
-    except OSError as error:  # a result without its picture is still a result
-        picture = f"no picture: {error.strerror}"
-    typer.echo(f"run          {directory}  ({result['rounds']} rounds, {result['seconds']:.0f} s; {picture})")
+        draw_curves(directory)
+        return str(write_report([directory], directory / "report.html"))
+    except OSError as error:
+        return f"could not be written: {error.strerror}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,12 +85,14 @@ def _from_folder(folder: Path, model: Any) -> tuple[Any, Any]:
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
     names = model.facts.class_names
-    given = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    # macOS spells "ä" as two characters, others as one; they are the same name.
+    given = {unicodedata.normalize("NFC", path.name): path for path in folders}
     unknown = [name for name in given if name not in names]
     if unknown or not given:
         what = f"class {unknown[0]!r}, which the model does not know" if unknown else "no folders named by class"
         raise UserError(f"{folder} has {what}; the model knows {', '.join(names)}")
-    pairs = [(path, names.index(name)) for name in given for path in pictures_below(folder / name)]
+    pairs = [(path, names.index(name)) for name in given for path in pictures_below(given[name])]
     if not pairs:
         raise UserError(f"{folder} holds no pictures")
     images = [decode(path, model.facts.size, model.facts.channels) for path, _ in pairs]

@@ -2,6 +2,7 @@
 
 A weak view is a random crop and flip; a strong view distorts a weak one on top. Everything is drawn first, for all
 pictures, and then applied in blocks, so a view depends on the generator alone and not on blocks or threads.
+A person's own views (`Facts.weak_view`, `Facts.strong_view`) take the place of ours.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import torch
 from torch import Tensor
 
 from semifl.data import pil_ops
-from semifl.data.dataset import Facts
+from semifl.data.dataset import Facts, OwnView
 from semifl.data.pil_ops import OPERATIONS
+from semifl.errors import UserError
 
 Images = Tensor  # uint8 [n, c, s, s], c is 1 or 3
 Kind = Literal["fixmatch", "reference"]
@@ -73,6 +75,8 @@ class WeakDraws(NamedTuple):
 
 def weak(images: Images, facts: Facts, generator: torch.Generator) -> Images:
     """A random crop after reflect padding, mirrored half of the time where a mirrored picture is as good."""
+    if facts.weak_view:
+        return _own(facts.weak_view, images, generator, "weak")
     return apply_weak(images, draw_weak(len(images), facts.size, facts.may_flip, generator))
 
 
@@ -86,6 +90,8 @@ def strong(images: Images, facts: Facts, kind: Kind, generator: torch.Generator)
     shears are bilinear but rotation is nearest; solarize at threshold 0 is invert; a translation by 100 pixels of 32
     leaves nothing but black.
     """
+    if facts.strong_view:
+        return _own(facts.strong_view, images, generator, "strong")
     images = weak(images, facts, generator)
     n, size = len(images), facts.size
     if kind == "reference":
@@ -127,6 +133,21 @@ def mix(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
 def beta_weights(a: float, n: int, rng: np.random.Generator) -> Tensor:
     """n draws of Beta(a, a) as float32."""
     return torch.from_numpy(rng.beta(a, a, n).astype(np.float32))
+
+
+def _own(view: OwnView, images: Images, generator: torch.Generator, name: str) -> Images:
+    """A person's own view of a copy of the pictures; what it draws without the generator is addressed all the same."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        try:
+            seen: object = view(images.clone(), generator)
+        except Exception as error:  # whatever a person's own code may raise
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise UserError(f"the {name} view failed on pictures {list(images.shape)}: {reason}") from error
+    if not isinstance(seen, Tensor) or seen.dtype != torch.uint8 or seen.shape != images.shape:
+        got = f"{seen.dtype} {list(seen.shape)}" if isinstance(seen, Tensor) else type(seen).__name__
+        raise UserError(f"the {name} view must return pictures as it gets them, uint8 {list(images.shape)}, not {got}")
+    return seen
 
 
 def _padding(size: int) -> int:

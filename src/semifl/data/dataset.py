@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 UNKNOWN = -1  # the label of a picture nobody has labeled
+OwnView = Callable[[Tensor, torch.Generator], Tensor]  # uint8 [n, channels, size, size] in, and out
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,9 @@ class Facts:
     may_flip: bool  # a mirrored picture is as good an example as the original
     channels: int
     size: int  # side of the square pictures, in pixels
+    # A person's own views instead of ours. They are code and no facts: a model file leaves them out.
+    weak_view: OwnView | None = field(default=None, repr=False)
+    strong_view: OwnView | None = field(default=None, repr=False)
 
     @property
     def classes(self) -> int:

@@ -33,16 +33,24 @@ def balanced_draw(labels: Tensor, count: int, class_names: Sequence[str], seed: 
 
 
 def hold_out(
-    positions: Tensor, labels: Tensor, share: float, class_names: Sequence[str], seed: Seed
+    positions: Tensor,
+    labels: Tensor,
+    share: float,
+    class_names: Sequence[str],
+    seed: Seed,
+    key: str = "data.validation",
 ) -> tuple[Tensor, Tensor]:
-    """Split labeled positions into (training, validation), about `share` of every class going to validation."""
+    """Split labeled positions into (training, held out), about `share` of every class being held out.
+
+    `key` is what the share is called where it was given.
+    """
     kept, held = [], []
     for label, name in enumerate(class_names):
         members = positions[labels[positions] == label]
         number = round(share * len(members))
         if share > 0 and not 0 < number < len(members):
             raise UserError(
-                f"data.validation = {share} leaves class {name!r}, which has {len(members)} labels, "
+                f"{key} = {share} leaves class {name!r}, which has {len(members)} labels, "
                 "without a picture to train or to validate on"
             )
         order = torch.randperm(len(members), generator=seed.at("validation", label))

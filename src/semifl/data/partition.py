@@ -65,7 +65,7 @@ class Classes:
     A client may draw the same class twice, as in the paper's experiments; nothing is dropped.
     """
 
-    per_client: int = 2
+    per_client: int = 2  # K, classes that each client holds
 
     def __post_init__(self) -> None:
         if self.per_client < 1:
@@ -111,8 +111,8 @@ class Dirichlet:
 
     ATTEMPTS: ClassVar[int] = 100
 
-    alpha: float = 0.3
-    minimum: int = 10
+    alpha: float = 0.3  # of the Dirichlet distribution: the smaller, the more uneven
+    minimum: int = 10  # pictures that every client gets at least
 
     def __post_init__(self) -> None:
         if not self.alpha > 0:

@@ -46,7 +46,7 @@ def decode(source: Path | BinaryIO, size: int, channels: int | None = None) -> T
         with Image.open(source, formats=FORMATS) as picture:
             picture.draft(None, (2 * size, 2 * size))  # a big JPEG need not be decoded in full
             picture.load()
-            square = _square(_plain(_upright(picture), grey=channels == 1), size)
+            square = centre_square(_plain(_upright(picture), grey=channels == 1), size)
     except Exception as error:  # Pillow's decoders fail in many ways, and so do permissions and decompression bombs
         name = source if isinstance(source, Path) else getattr(source, "name", "the file")
         raise UnreadableError(f"{name} cannot be read as a picture ({_reason(error)})") from error
@@ -79,37 +79,30 @@ class Decoded(NamedTuple):
     skipped: tuple[int, ...]
 
 
-def decode_all(
-    paths: Sequence[Path], size: int, channels: int | None, *, skip: bool, progress: Progress | None = None
-) -> Decoded:
-    """Decode in parallel, in order; without `channels` there is one if every picture is grey, and three otherwise.
-
-    The first unreadable picture stops everything unless they are to be skipped.
-    """
+def decode_all(paths: Sequence[Path], size: int, channels: int | None, *, progress: Progress | None = None) -> Decoded:
+    """Decode in parallel, in order; without `channels` there is one if every picture is grey, and three otherwise."""
     images = torch.zeros(len(paths), channels or 3, size, size, dtype=torch.uint8)
 
-    def decode_block(start: int) -> tuple[bool, dict[int, UnreadableError]]:
-        coloured, failures = False, {}
+    def decode_block(start: int) -> tuple[bool, list[int]]:
+        coloured, failures = False, []
         for position in range(start, min(start + BLOCK, len(paths))):
             try:
                 picture = decode(paths[position], size, channels)
-            except UnreadableError as error:
-                failures[position] = error
+            except UnreadableError:
+                failures.append(position)
             else:
                 coloured |= len(picture) == 3
                 images[position] = picture  # a single channel fills all three
         return coloured, failures
 
-    coloured, skipped = channels is not None, []
+    coloured, skipped = channels is not None, list[int]()
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
         blocks = [pool.submit(decode_block, start) for start in range(0, len(paths), BLOCK)]
         for done, block in enumerate(blocks, start=1):
             in_colour, failures = block.result()
-            if failures and not skip:
-                raise next(iter(failures.values()))
             coloured |= in_colour
-            skipped += list(failures)
+            skipped += failures
             if progress:
                 progress(min(done * BLOCK, len(paths)), len(paths))
     finally:  # also when a person loses patience: nobody waits for pictures that nobody wants
@@ -148,7 +141,8 @@ def _plain(picture: Image.Image, *, grey: bool) -> Image.Image:
     return picture.convert("L" if grey or picture.mode in ("1", "L") else "RGB")
 
 
-def _square(picture: Image.Image, size: int) -> Image.Image:
+def centre_square(picture: Image.Image, size: int) -> Image.Image:
+    """The centre of the picture, `size` pixels wide and high."""
     width, height = picture.size
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2

@@ -13,11 +13,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from semifl.data.dataset import UNKNOWN, Dataset, Facts
+from semifl.data.augment import strong, weak
+from semifl.data.dataset import UNKNOWN, Dataset, Facts, Source
 from semifl.data.labels import balanced_draw, hold_out
 from semifl.data.partition import PARTITIONS, Holdings
 from semifl.errors import UserError
-from semifl.experiments.config import Chosen, Config, WarmStart
+from semifl.experiments.config import VIEWS, Chosen, Config, Views, WarmStart
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place
 from semifl.randomness import Seed
@@ -69,7 +70,7 @@ class World:
 
 def build_world(config: Config) -> World:
     """Load the data and divide it."""
-    data = config.data.thing.load()
+    data = build_data(config.data.thing, config.views)
     seed = Seed(config.run.seed).under("data")
     config = _resolve(config, data)
     labeled = _draw_labeled(config, data, seed)
@@ -152,6 +153,18 @@ def _accepted(factory: Any, offered: dict[str, float]) -> dict[str, float]:
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return offered
     return {name: value for name, value in offered.items() if name in parameters}
+
+
+def build_data(source: Source, views: Views) -> Dataset:
+    """The data with a person's own views, tried at once: one that fails should not do so hours later at a client."""
+    data = source.load()
+    weak_view, strong_view = (views.find(kind) for kind in VIEWS)
+    if not weak_view and not strong_view:
+        return data
+    facts = replace(data.facts, weak_view=weak_view, strong_view=strong_view)
+    weak(data.images[:2], facts, torch.Generator())
+    strong(data.images[:2], facts, "fixmatch", torch.Generator())
+    return replace(data, facts=facts)
 
 
 def _resolve(config: Config, data: Dataset) -> Config:

@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from semifl import registry
-from semifl.data.dataset import Source
+from semifl.data.arrays import InMemory
+from semifl.data.dataset import OwnView, Source
 from semifl.data.partition import PARTITIONS, Partition
 from semifl.errors import UserError
 from semifl.experiments.health import Health
@@ -30,13 +31,15 @@ T = TypeVar("T")
 PATHS = (("data", "root"), ("model", "weights"))  # keys whose values name files
 DATASETS, MODELS, METHODS = "semifl.data.datasets", "semifl.models", "semifl.methods"
 OBJECTIVES = "semifl.objectives"
+VIEWS = ("weak_view", "strong_view")
+HANDED_OVER = "python:"  # begins the names of things that a Python program handed over and no name leads to
 
 
 @dataclass(frozen=True)
 class Stop:
     """When to end before the last round; 0 means never."""
 
-    minutes: float = 0.0
+    minutes: float = 0.0  # of training; 0 means no limit
     patience: int = 0  # rounds without a better accuracy on the validation part
 
     def __post_init__(self) -> None:
@@ -48,8 +51,8 @@ class Stop:
 class Split:
     """Who is labeled and who holds what; None leaves it to the data, which may come split."""
 
-    labeled: int | None = None
-    clients: int | None = None
+    labeled: int | None = None  # pictures whose labels the server keeps, as many of each class
+    clients: int | None = None  # among whom the other pictures are divided
     validation: float = 0.0  # share of the labels held out to choose a model
 
     def __post_init__(self) -> None:
@@ -60,19 +63,42 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Views:
+    """A person's own views, `module:function` each; None leaves them to the method."""
+
+    weak_view: str | None = None  # package.module:function of (pictures, generator), instead of crop and flip
+    strong_view: str | None = None  # likewise, instead of the method's strong view
+    handed_over: dict[str, OwnView] = field(default_factory=dict, repr=False)  # from a Python program
+
+    def find(self, kind: str) -> OwnView | None:
+        """The weak_view or strong_view itself."""
+        name = getattr(self, kind)
+        if name is None or kind in self.handed_over:
+            return self.handed_over.get(kind)
+        if name.startswith(HANDED_OVER):
+            raise UserError(only_in_python(f"data.{kind}"))
+        if ":" not in name:
+            raise UserError(f"data.{kind} = {name!r} is not of the form package.module:function")
+        view: OwnView = registry.find(DATASETS, name, f"data.{kind}")
+        if not callable(view):
+            raise UserError(f"data.{kind} = {name!r} is not a function of pictures and a generator")
+        return view
+
+
+@dataclass(frozen=True)
 class WarmStart:
     """Weights to begin with: a .safetensors file that fits the model, or with `partial` the part of it that does."""
 
-    weights: str = ""
-    partial: bool = False
+    weights: str = ""  # a .safetensors file to begin with
+    partial: bool = False  # load only what fits
 
 
 @dataclass(frozen=True)
 class Run:
     """The keys outside all sections."""
 
-    seed: int = 0
-    rounds: int = 800
+    seed: int = 0  # of everything random: who is labeled, the first weights, cohorts, views
+    rounds: int = 800  # of communication
     threads: int = 2  # of the server's own training; part of the result's bits, so never derived from --workers
     labels_only: bool = True  # also train the same model without clients, to see what they bring
     guard: bool = False  # judge the clients' work by held-out labels and go back where it does harm
@@ -103,11 +129,20 @@ class Config:
     model: Chosen[Callable[..., Any]]
     warm_start: WarmStart
     method: Chosen[Method]
+    views: Views = field(default_factory=Views)
     model_keys: Table = field(default_factory=dict)  # the keys of a user's own model factory
+
+    def __post_init__(self) -> None:
+        if self.stop.patience and not self.split.validation:
+            raise UserError(
+                "stop.patience needs data.validation: a part of the labels to tell whether the model still improves"
+            )
+        if self.run.guard and not self.split.validation:
+            raise UserError("guard = true needs data.validation: a part of the labels to judge the clients' work by")
 
     def table(self) -> Table:
         """As nested tables with every value written out, ready for TOML."""
-        data = {"name": self.data.name, **_leaves(self.data.thing), **_leaves(self.split)}
+        data = {"name": self.data.name, **_leaves(self.data.thing), **_leaves(self.split), **_leaves(self.views)}
         if self.partition:
             data["partition"] = {"name": self.partition.name, **_leaves(self.partition.thing)}
         model = {"name": self.model.name, **self.model_keys, **_leaves(self.warm_start)}
@@ -119,6 +154,14 @@ class Config:
             "model": model,
             "method": {"name": self.method.name, **_leaves(self.method.thing)},
         }
+
+
+def only_in_python(what: str) -> str:
+    """The sentence for a thing that the run directory cannot know."""
+    return (
+        f"{what} was handed over by a Python program, so only Python can go on with this: "
+        "call semifl.train, or semifl.load, with the same things"
+    )
 
 
 def read(path: Path) -> Table:
@@ -178,32 +221,28 @@ def _decode(table: Table) -> Config:
     data, model, method = sections["data"], sections["model"], sections["method"]
     partition = data.pop("partition", None)
     split = _build(Split, _take(data, _names(Split)), "data")
+    views = _build(Views, _take(data, VIEWS), "data")
     warm_start = _build(WarmStart, _take(model, _names(WarmStart)), "model")
     chosen_model, model_keys = _choose_model(model)
-    config = Config(
+    return Config(
         run=_build(Run, table, ""),
         stop=_build(Stop, sections["stop"], "stop"),
         health=_build(Health, sections["health"], "health"),
         split=split,
-        data=_choose(DATASETS, data, "data", "digits", known=[*_names(Split), "partition"]),
+        data=_choose(DATASETS, data, "data", "digits", known=[*_names(Split), *VIEWS, "partition"]),
         partition=None if partition is None else _choose_partition(partition),
         model=chosen_model,
         warm_start=warm_start,
         method=_choose(METHODS, method, "method", "semifl"),
+        views=views,
         model_keys=model_keys,
     )
-    if config.stop.patience and not config.split.validation:
-        raise UserError(
-            "stop.patience needs data.validation: a part of the labels to tell whether the model still improves"
-        )
-    if config.run.guard and not config.split.validation:
-        raise UserError("guard = true needs data.validation: a part of the labels to judge the clients' work by")
-    return config
 
 
 def _choose(package: str, section: Table, where: str, default: str, known: Sequence[str] = ()) -> Chosen[Any]:
-    name = section.pop("name", default)
-    cls = registry.find(package, _text(name, f"{where}.name"), f"{where}.name")
+    name = _text(section.pop("name", default), f"{where}.name")
+    handed_over = where == "data" and name.startswith(HANDED_OVER)
+    cls = InMemory if handed_over else registry.find(package, name, f"{where}.name")
     duty = {"data": "load", "method": "round", "method.objective": "loss"}[where]
     if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not hasattr(cls, duty):
         raise UserError(f"{where}.name = {name!r} is not a dataclass with a method {duty!r}")
@@ -224,6 +263,8 @@ def _choose_partition(section: Any) -> Chosen[Partition]:
 def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
     """A model of ours is a dataclass with `build`; a user's own may be any function that returns a module."""
     name = section.pop("name", "wide_resnet")
+    if isinstance(name, str) and name.startswith(HANDED_OVER):
+        return Chosen(name, _handed_over), section
     factory = registry.find(MODELS, _text(name, "model.name"), "model.name")
     if dataclasses.is_dataclass(factory) and hasattr(factory, "build"):
         spec: Any = _build(factory, section, "model", _names(WarmStart))  # type: ignore[arg-type]
@@ -241,6 +282,11 @@ def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
     if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         _refuse_unknown(section, [*parameters, *_names(WarmStart)], "model")
     return Chosen(name, factory), section
+
+
+def _handed_over(**_: Any) -> Any:
+    """Stands for a model that only a Python program has."""
+    raise UserError(only_in_python("the model"))
 
 
 def _build(cls: type[T], section: Table, where: str, known: Sequence[str] = ()) -> T:
@@ -282,8 +328,8 @@ def _names(cls: type) -> list[str]:
 
 
 def _leaves(thing: Any) -> Table:
-    """The fields that have a value; one that was itself chosen by name is a section of its own, at the end."""
-    values = {each.name: getattr(thing, each.name) for each in dataclasses.fields(thing)}
+    """The shown fields that have a value; one that was itself chosen by name is a section of its own, at the end."""
+    values = {each.name: getattr(thing, each.name) for each in dataclasses.fields(thing) if each.repr}
     chosen = {key: value for key, value in values.items() if dataclasses.is_dataclass(value)}
     plain = {key: value for key, value in values.items() if key not in chosen and value is not None}
     return plain | {

@@ -19,6 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from semifl.experiments.build import World
+from semifl.experiments.stage import check_outputs
 from semifl.federation.local import LocalFederation, client_statistics
 from semifl.federation.sites import ClientSite, LabeledClientSite, Place, ServerSite, grade_block
 from semifl.federation.tally import Tally, tensor_bytes
@@ -45,6 +46,8 @@ class Estimate:
     memory_bytes: int = 0
     disk_bytes: int = 0
     minutes: float = 0.0
+    parameters: int = 0  # of the model, as far as they are trained
+    loss: float | None = None  # of the server's first steps
 
     def add(self, phase: str, seconds: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
@@ -54,6 +57,8 @@ def estimate(world: World, workers: int, device: str) -> Estimate:
     """Rehearse one round."""
     result = Estimate()
     place = world.place(None, device)
+    check_outputs(place)
+    result.parameters = place.network.vector.numel()
     config = world.config
     server = _Server(place, world, result, workers)
     federation = _Federation(place, len(world.division.clients), result, workers)
@@ -84,6 +89,7 @@ class _Server(ServerSite):
         with threads(self._threads):
             fitted, seconds = _timed_fit(self._place.network, job)
         self._result.add("server", seconds)
+        self._result.loss = fitted.facts.get("loss", self._result.loss)
         return fitted
 
     def statistics(self, weights: Weights, pooled: bool = False) -> BatchNormStats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,15 +13,17 @@ from typing import Any, NamedTuple
 import torch
 
 from semifl.errors import RunStopped, UserError
+from semifl.experiments import toml
 from semifl.experiments.build import World, build_world
 from semifl.experiments.checkpoint import Checkpoints
-from semifl.experiments.config import Config
+from semifl.experiments.config import Config, read
 from semifl.experiments.guard import Guard, first_guard, judge, what_it_can_tell
 from semifl.experiments.health import MESSAGES
 from semifl.experiments.labels_only import train_labels_only
 from semifl.experiments.outcome import Rivals, best_on_validation, finish, keep_model
 from semifl.experiments.records import Record, RunDirectory, environment, round_record
 from semifl.experiments.stage import Observer, Silent, Stage, open_stage
+from semifl.experiments.toml import Table
 from semifl.learning.weights import digest, distance, is_finite
 
 LABELS_ONLY = {"all": "labels_only", "train": "labels_only_train"}  # where their checkpoints lie
@@ -42,6 +45,22 @@ def start(config: Config, out: Path, workers: int = 1, device: str = "cpu", obse
         return _run(world, directory, workers, device, observer or Silent())
 
 
+def start_or_resume(
+    config: Config, out: Path, workers: int = 1, device: str = "cpu", observer: Observer | None = None
+) -> Record:
+    """Run an experiment into a directory; if it holds a run already, go on with it, provided that it is the same."""
+    directory = RunDirectory(out)
+    if not (out / "config.toml").exists():
+        return start(config, out, workers, device, observer)
+    world = build_world(config)
+    changed = differences(read(out / "config.toml"), tomllib.loads(toml.dumps(world.config.table())))
+    if changed:
+        raise UserError(f"{out} holds another run, so this one needs a directory of its own: {changed[0]}")
+    with directory.locked():
+        finished = directory.result()
+        return finished or _go_on(world, directory, workers, device, observer)
+
+
 def resume(
     out: Path, workers: int = 1, device: str = "cpu", observer: Observer | None = None, rounds: int | None = None
 ) -> Record:
@@ -55,12 +74,29 @@ def resume(
             config = _change_rounds(directory, config, done, rounds)
         elif finished:
             return finished
-        if not done and len(directory.rounds()) > 1:  # one line may be that of a round whose checkpoint never came
-            raise UserError(
-                f"{out} has lost its checkpoints, so its {len(directory.rounds())} rounds cannot be continued"
-            )
-        directory.add_event("resumed", after=done, environment=environment())
-        return _run(build_world(config), directory, workers, device, observer or Silent())
+        return _go_on(build_world(config), directory, workers, device, observer)
+
+
+def _go_on(world: World, directory: RunDirectory, workers: int, device: str, observer: Observer | None) -> Record:
+    done = max(Checkpoints(directory.checkpoints).rounds(), default=0)
+    if not done and len(directory.rounds()) > 1:  # one line may be that of a round whose checkpoint never came
+        raise UserError(
+            f"{directory.path} has lost its checkpoints, so its {len(directory.rounds())} rounds cannot be continued"
+        )
+    directory.add_event("resumed", after=done, environment=environment())
+    return _run(world, directory, workers, device, observer or Silent())
+
+
+def differences(before: Table, after: Table, where: str = "") -> list[str]:
+    """Which values of a configuration changed, in words."""
+    found = []
+    for key in [*before, *(key for key in after if key not in before)]:
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += differences(old, new, f"{where}{key}.")
+        elif old != new:
+            found.append(f"{where}{key} was {old!r} and is now {new!r}")
+    return found
 
 
 def _change_rounds(directory: RunDirectory, config: Config, done: int, rounds: int) -> Config:
@@ -125,7 +161,11 @@ def _play(stage: Stage, done: int, progress: Progress) -> tuple[int, Progress]:
         history.append(record)
         stage.directory.add_round(record)
         checkpoints.save(index, progress)
-        stage.observer.round(record, max(each["accuracy"] for each in history))
+        try:
+            stage.observer.round(record, max(each["accuracy"] for each in history))
+        except StopIteration:
+            stage.directory.add_event("stopped early", after=index)
+            return index, progress
     return stage.world.config.run.rounds, progress
 
 

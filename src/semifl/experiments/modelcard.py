@@ -39,9 +39,10 @@ def model_card(stage: Stage, result: Record, date: str) -> str:
 
 
 def _interface(facts: Any) -> dict[str, Any]:
-    colour = {1: "grey", 3: "colour (red, green, blue)"}[facts.channels]
+    colour = {1: "grey", 3: "colour (red, green, blue)"}.get(facts.channels, f"{facts.channels} channels")
+    size = f"{facts.size} × {facts.size} pixels"
     return {
-        "pictures": f"{facts.size} × {facts.size} pixels, {colour}: turned upright, shorter side resized, middle cut out",
+        "pictures": f"{size}, {colour}: turned upright, shorter side resized, middle cut out",
         "normalised by": f"mean {_numbers(facts.mean)}, standard deviation {_numbers(facts.std)}, of values in [0, 1]",
         "classes": ", ".join(facts.class_names),
         "use it": "`semifl predict RUN pictures…`, or `semifl export RUN --to onnx`",

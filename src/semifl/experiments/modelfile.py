@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import nn
 
 from semifl.data.dataset import Facts
 from semifl.durable import replace_file
 from semifl.errors import UserError
 from semifl.experiments.build import World, build_model
 from semifl.experiments.config import WarmStart, decode
+from semifl.learning import batchnorm
 from semifl.learning.network import Network
 from semifl.learning.weights import Snapshot
 
@@ -37,7 +40,7 @@ def save_model(path: Path, world: World, network: Network, model: Snapshot, abou
     table = world.config.table()["model"]
     description = {
         "format": FORMAT,
-        "facts": asdict(world.data.facts),
+        "facts": {each.name: getattr(world.data.facts, each.name) for each in fields(Facts) if each.repr},
         "model": {key: value for key, value in table.items() if key not in asdict(WarmStart())},
         **about,
     }
@@ -45,8 +48,11 @@ def save_model(path: Path, world: World, network: Network, model: Snapshot, abou
     replace_file(path, lambda part: save_file(tensors, part, metadata))
 
 
-def load_model(path: Path, device: str = "cpu") -> TrainedModel:
-    """Build the model from the file alone; refuses files that do not describe themselves."""
+def load_model(path: Path, device: str = "cpu", build: Callable[[Facts], nn.Module] | None = None) -> TrainedModel:
+    """Build the model from the file alone, or by `build` where only the caller knows how to.
+
+    Refuses files that do not describe themselves.
+    """
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})["semifl"])
@@ -60,14 +66,19 @@ def load_model(path: Path, device: str = "cpu") -> TrainedModel:
         raise UserError(f"{path} has format {written}, this version reads {FORMAT}: use the version that wrote it")
     try:
         facts = _facts(about["facts"])
-        config = decode({"model": dict(about["model"])})
-        module = build_model(config.model.thing, config.model_keys, facts, 0, WarmStart())
+        module = build(facts) if build else _build(about["model"], facts)
+        batchnorm.stop_tracking(module)  # first: a layer may have been built without room for the file's statistics
         module.load_state_dict(tensors)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path} does not fit the model it describes") from error
     network = Network(module, device)
     network.module.eval()
     return TrainedModel(network, facts, about)
+
+
+def _build(model: dict[str, Any], facts: Facts) -> nn.Module:
+    config = decode({"model": dict(model)})
+    return build_model(config.model.thing, config.model_keys, facts, 0, WarmStart())
 
 
 def _facts(raw: dict[str, Any]) -> Facts:

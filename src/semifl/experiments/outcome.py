@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import torch
+
 from semifl.experiments.config import Config
+from semifl.experiments.gallery import write_gallery
 from semifl.experiments.guard import Guard, beats
 from semifl.experiments.labels_only import LabelsOnly
+from semifl.experiments.modelcard import write_model_card
 from semifl.experiments.modelfile import save_model
 from semifl.experiments.records import Record, round_record
 from semifl.experiments.stage import Stage
@@ -32,8 +36,27 @@ def finish(stage: Stage, last: int, state: Any, rivals: Rivals, guard: Guard | N
     result = summary(stage.world.config, [*history, final], rivals.get("all"), time.perf_counter() - began)
     if guard:
         result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
+    _write_facts(stage)
     stage.directory.write_result(result)
+    write_model_card(stage, result)
+    write_gallery(stage, model, t.index)
     return result
+
+
+def _write_facts(stage: Stage) -> None:
+    """What the report shows beside the rounds: who holds how much, and which classes the final model confuses."""
+    data, division = stage.world.data, stage.world.division
+    names = list(data.facts.class_names)
+    counts = torch.bincount(data.labels[division.server], minlength=len(names))
+    world = {
+        "class_names": names,
+        "server_classes": counts.tolist(),
+        "client_pictures": division.clients.counts.tolist(),
+        "sites": list(data.sites),
+    }
+    stage.directory.write_facts("world.json", world)
+    assert stage.tally.score is not None
+    stage.directory.write_facts("confusion.json", {"counts": stage.tally.score.confusion.tolist()})
 
 
 def best_on_validation(record: Record, history: list[Record]) -> bool:

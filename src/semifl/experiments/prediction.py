@@ -52,19 +52,19 @@ def predict(model: TrainedModel, paths: Iterable[Path]) -> Iterator[Prediction]:
 
 def grade(model: TrainedModel, images: Tensor, labels: Tensor) -> Score:
     """How well the model does on labeled pictures."""
-    parts = [score(_logits(model, images[block]), labels[block]) for block in blocks(len(labels))]
+    parts = [score(logits_of(model, images[block]), labels[block]) for block in blocks(len(labels))]
     return sum(parts[1:], parts[0])
 
 
 def _classify(model: TrainedModel, pictures: dict[Path, Tensor]) -> dict[Path, tuple[str, float]]:
     if not pictures:
         return {}
-    pseudo = pseudo_labels(_logits(model, torch.stack(list(pictures.values()))))
+    pseudo = pseudo_labels(logits_of(model, torch.stack(list(pictures.values()))))
     names = [model.facts.class_names[label] for label in pseudo.labels.tolist()]
     return dict(zip(pictures, zip(names, pseudo.confidence.tolist(), strict=True), strict=True))
 
 
-def _logits(model: TrainedModel, images: Tensor) -> Tensor:
+def logits_of(model: TrainedModel, images: Tensor) -> Tensor:
     device = model.network.device
     with torch.inference_mode():
         parts = [normalize(images[part], model.facts).to(device) for part in slices(len(images), model.facts.size)]

@@ -106,6 +106,10 @@ class RunDirectory:
     def write_result(self, result: Record) -> None:
         replace_text(self.path / "result.json", json.dumps(result, indent=1) + "\n")
 
+    def write_facts(self, name: str, facts: Record) -> None:
+        """A file beside the result that the report reads; on one line, for it can be long."""
+        replace_text(self.path / name, json.dumps(facts) + "\n")
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Refuse a second process that would write here."""
@@ -167,6 +171,7 @@ def _signals(tally: Tally) -> Record:
         "confident_accuracy": _ratio(100 * total("right_confident"), total("known_confident")),
         "agreement": _mean_fact(tally, "agreement"),
         "class_histogram": histogram,
+        "confidence_histograms": [reply.facts.get("confidence_bins") for reply in tally.replies] if facts else [],
     }
 
 

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
+from semifl.errors import UserError
 from semifl.experiments.build import World
 from semifl.experiments.records import Record, RunDirectory
 from semifl.federation.local import LocalFederation
@@ -28,7 +30,9 @@ class Observer(Protocol):
 
     def labels_only(self, accuracy: float) -> None: ...
 
-    def round(self, record: Record, best: float) -> None: ...
+    def round(self, record: Record, best: float) -> None:
+        """After each round; a StopIteration ends the run in order, with its final model and summary."""
+        ...
 
     def warn(self, message: str) -> None: ...
 
@@ -88,6 +92,7 @@ class Stage:
 def open_stage(world: World, directory: RunDirectory, workers: int, device: str, observer: Observer) -> Iterator[Stage]:
     """Everything in place, and put away afterwards."""
     place = world.place(ClientMemory(directory.checkpoints / "memory"), device)
+    check_outputs(place)
     pool: Pool = Here(place)
     if workers > 1:
         place.share()
@@ -101,3 +106,23 @@ def open_stage(world: World, directory: RunDirectory, workers: int, device: str,
             yield Stage(world, place, pool, server, tally, directory, observer, place.network.weights())
     finally:
         pool.close()
+
+
+def check_outputs(place: Place) -> None:
+    """A model that does not fit pictures and classes is told at once, not by a traceback from a training step."""
+    facts, network = place.facts, place.network
+    pictures = torch.zeros(2, facts.channels, facts.size, facts.size, device=network.device)
+    network.module.eval()
+    try:
+        with torch.no_grad():
+            outputs: Any = network(pictures.contiguous(memory_format=torch.channels_last))
+    except Exception as error:  # whatever a person's own code may raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(
+            f"the model cannot take pictures of {facts.channels} × {facts.size} × {facts.size}: {reason}"
+        ) from error
+    got = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+    if got != [2, facts.classes]:
+        raise UserError(
+            f"the model gives {got} for two pictures, but {facts.classes} classes need [2, {facts.classes}]"
+        )

@@ -109,6 +109,7 @@ class ClientSite:
             "confident": int(confident.sum()),
             "confidence": float(pseudo.confidence.sum(dtype=torch.float64)),
             "classes": torch.bincount(pseudo.labels[confident], minlength=self.facts.classes).tolist(),
+            "confidence_bins": torch.bincount((10 * pseudo.confidence).long().clamp(0, 9), minlength=10).tolist(),
             **self._oracle.judge(pseudo, confident, positions),
         }
 

@@ -12,10 +12,12 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -170,7 +172,8 @@ class _Worker:
         context = _context()
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, place), daemon=True)
-        self.process.start()
+        with _without_main():
+            self.process.start()
         theirs.close()
         self.in_hand: deque[int] = deque()
         self._outgoing = [Mailbox() for _ in range(AHEAD)]
@@ -202,6 +205,21 @@ class _Worker:
             self.process.kill()
             self.process.join()
         self.in_hand.clear()
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Let a process start without running the person's program again.
+
+    It would, to find what that defines, and a script that trains without `if __name__ == "__main__"` would then train
+    in every worker. Nothing that a place holds may be defined there; the Python API sees to it.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _context() -> Any:

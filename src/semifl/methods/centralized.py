@@ -32,16 +32,16 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Centralized:
-    objective: Objective = field(default_factory=Supervised)
+    objective: Objective = field(default_factory=Supervised)  # what a batch should teach
     labels: Literal["server", "all"] = "server"  # whose labels are known: "all" is Fully Supervised
     batch: int = 10  # labeled pictures per step; beside them come objective.ratio times as many unlabeled ones
     lr: float = 0.1  # annealed by a cosine over the rounds
-    momentum: float = 0.9
-    nesterov: bool = True
-    weight_decay: float = 5e-4
+    momentum: float = 0.9  # of the optimiser
+    nesterov: bool = True  # Nesterov's form of it
+    weight_decay: float = 5e-4  # of all weights, at every step
     clip_norm: float = 0.0  # largest gradient norm of a step; 0 does not clip
     ema: float = 0.0  # decay of the average over steps that is tested instead of the trained model; 0: no average
-    strong_view: Literal["fixmatch", "reference"] = "fixmatch"
+    strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
 
     def __post_init__(self) -> None:
         if self.batch < 1:

@@ -33,7 +33,7 @@ class FedAvgFixMatch(Recipe):
     threshold: float = 0.95  # τ
     server_share: float = 0.5  # of the server's model in the average; the clients share the rest
     local_steps: int = 0  # batches that everyone trains on in a round; 0: whole epochs, 1: FedSGD
-    strong_view: Literal["fixmatch", "reference"] = "fixmatch"
+    strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
     local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
 
     def __post_init__(self) -> None:

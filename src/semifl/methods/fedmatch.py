@@ -49,15 +49,15 @@ class Parts(NamedTuple):
 class FedMatch(Recipe):
     """Defaults are the authors' for labels at the server."""
 
-    activity_rate: float = 0.05
-    client_epochs: int = 1
-    server_epochs: int = 1
-    client_batch: int = 100
-    server_batch: int = 100
-    lr: float = 1e-3
-    momentum: float = 0.0
-    nesterov: bool = False
-    weight_decay: float = 0.0
+    activity_rate: float = 0.05  # share of the clients that take part in a round
+    client_epochs: int = 1  # at the clients
+    server_epochs: int = 1  # at the server
+    client_batch: int = 100  # pictures per step at a client
+    server_batch: int = 100  # pictures per step at the server
+    lr: float = 1e-3  # η, annealed by a cosine over the rounds
+    momentum: float = 0.0  # of the local optimisers, server and clients
+    nesterov: bool = False  # Nesterov's form of the local momentum
+    weight_decay: float = 0.0  # of all weights, at every local step
     server_momentum: float = 0.0  # the mean of ψ is the next ψ
     threshold: float = 0.75  # confidence from which a picture takes part
     supervised_weight: float = 10.0  # λ_s
@@ -66,12 +66,12 @@ class FedMatch(Recipe):
     l1_weight: float = 1e-5  # of ψ
     l2_weight: float = 10.0  # of σ − ψ
     psi_share: float = 0.2  # ψ / σ at the start
-    helpers: int = 2
+    helpers: int = 2  # other clients whose models help a client
     helper_interval: int = 10  # rounds between two deliveries of helpers
     helper_pool: int = 20  # latest client models that the server keeps to choose helpers from
     sparsity: float = 1e-5  # changes of ψ up to this size are not sent
     trained: Literal["all", "convolutions"] = "all"  # the released SemiFL program never trains the rest
-    strong_view: Literal["fixmatch", "reference"] = "fixmatch"
+    strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
 
     def __post_init__(self) -> None:
         super().__post_init__()

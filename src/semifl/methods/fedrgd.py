@@ -31,10 +31,10 @@ class State(NamedTuple):
 @dataclass(frozen=True)
 class FedRGD(Recipe):
     server_momentum: float = 0.0  # the average is the next model
-    threshold: float = 0.95
-    groups: int = 2
+    threshold: float = 0.95  # τ
+    groups: int = 2  # into which the cohort is dealt, anew in every round
     iterations: int = 16  # steps between two averages, at the server and at each client; 0: whole epochs
-    strong_view: Literal["fixmatch", "reference"] = "fixmatch"
+    strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
 
     def __post_init__(self) -> None:
         super().__post_init__()

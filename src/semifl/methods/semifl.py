@@ -57,9 +57,9 @@ class SemiFL(Recipe):
     mix_draw: Literal["round", "epoch"] = "round"  # when D_mix is drawn
     mix_pool: Literal["all", "confident"] = "all"  # where D_mix is drawn from
     mix_view: Literal["shared", "own"] = "shared"  # α of the mixture, or a mixture of two pictures with their own α
-    strong_view: Literal["fixmatch", "reference"] = "fixmatch"
+    strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
-    server_buffers: Literal["fresh", "kept"] = "fresh"
+    server_buffers: Literal["fresh", "kept"] = "fresh"  # the server's momentum between rounds
     local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
     order: Literal["paper", "reference"] = "paper"  # fine-tune before the clients of a round, or after them
     training: Literal["alternate", "parallel"] = "alternate"  # ablation: server and clients from the same weights
@@ -186,13 +186,13 @@ class SemiFL(Recipe):
     def weak_pair(self, client: Client, fix: Tensor, partner: Tensor, seed: Seed) -> tuple[Tensor, Tensor]:
         """α of both halves of each mixture: α(λ a + (1−λ) b) is the mixture of two views with one crop and flip."""
         facts = client.facts
-        draws = partner_draws = draw_weak(len(fix), facts.size, facts.may_flip, seed.at("weak"))
-        if self.mix_view == "own":
-            partner_draws = draw_weak(len(fix), facts.size, facts.may_flip, seed.at("weak partner"))
-        return (
-            normalize(apply_weak(client.images[fix], draws), facts),
-            normalize(apply_weak(client.images[partner], partner_draws), facts),
-        )
+        first, second = client.images[fix], client.images[partner]
+        if self.mix_view == "own" or facts.weak_view:  # a person's own view cannot be drawn once for both
+            views = weak(first, facts, seed.at("weak")), weak(second, facts, seed.at("weak partner"))
+        else:
+            draws = draw_weak(len(fix), facts.size, facts.may_flip, seed.at("weak"))
+            views = apply_weak(first, draws), apply_weak(second, draws)
+        return normalize(views[0], facts), normalize(views[1], facts)
 
     def client_loss(self, network: Network, batch: ClientBatch) -> dict[str, Tensor]:
         """L_fix + λ·L_mix; each view has its own forward pass, and so its own batch statistics."""

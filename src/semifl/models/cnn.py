@@ -12,8 +12,8 @@ from semifl.learning.layers import conv, initialise, narrowed, norm_layer
 
 @dataclass(frozen=True)
 class Cnn:
-    width: int = 32
-    norm: Literal["batch", "group"] = "batch"
+    width: int = 32  # channels of the first block; each of the other three doubles them
+    norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
 
     def __post_init__(self) -> None:
         if self.width < 1:

@@ -15,8 +15,8 @@ BLOCKS_PER_STAGE = {9: 1, 18: 2}
 
 @dataclass(frozen=True)
 class ResNet:
-    depth: Literal[9, 18] = 18
-    norm: Literal["batch", "group"] = "batch"
+    depth: Literal[9, 18] = 18  # layers
+    norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
 
     def build(self, channels: int, size: int, classes: int, share: float = 1.0) -> nn.Module:
         inputs = narrowed(64, share)

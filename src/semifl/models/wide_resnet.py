@@ -13,9 +13,9 @@ from semifl.learning.layers import conv, initialise, narrowed, norm_layer
 
 @dataclass(frozen=True)
 class WideResNet:
-    depth: int = 28
-    width: int = 2
-    norm: Literal["batch", "group"] = "batch"
+    depth: int = 28  # layers: 10, 16, 22, 28, …
+    width: int = 2  # k, times the 16, 32 and 64 channels of a plain one
+    norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
 
     def __post_init__(self) -> None:
         if self.depth < 10 or (self.depth - 4) % 6:

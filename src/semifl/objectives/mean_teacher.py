@@ -26,8 +26,8 @@ TEACHER = "teacher."
 class MeanTeacher(Objective):
     views: ClassVar[tuple[View, ...]] = ("weak", "weak")
 
-    ratio: int = 1
-    unlabeled_weight: float = 50.0
+    ratio: int = 1  # μ, unlabeled pictures per labeled one
+    unlabeled_weight: float = 50.0  # of the consistency with the teacher, at its height
     ramp_up: float = 0.22  # share of training over which the weight rises: 40,000 of the authors' 180,000 steps
     decay: float = 0.999  # α; in early steps 1 − 1/(step + 1), so that the teacher forgets the random start
 

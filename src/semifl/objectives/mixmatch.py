@@ -28,7 +28,7 @@ from semifl.objectives._terms import (
 
 @dataclass(frozen=True)
 class MixMatch(Objective):
-    ratio: int = 1
+    ratio: int = 1  # μ, unlabeled pictures per labeled one
     weak_views: int = 2  # K
     temperature: float = 0.5  # T
     mix_beta: float = 0.75  # α

@@ -22,7 +22,7 @@ from semifl.objectives._terms import gaussian_ramp, has_unlabeled, labeled_loss
 class PiModel(Objective):
     views: ClassVar[tuple[View, ...]] = ("weak", "weak")
 
-    ratio: int = 1
+    ratio: int = 1  # μ, unlabeled pictures per labeled one
     unlabeled_weight: float = 10.0  # w_max
     ramp_up: float = 0.27  # share of training over which w(t) rises: 80 of the authors' 300 epochs
 

@@ -32,7 +32,7 @@ TINY = 1e-6  # keeps a class that is never predicted from dividing by nothing
 
 @dataclass(frozen=True)
 class ReMixMatch(Objective):
-    ratio: int = 1
+    ratio: int = 1  # μ, unlabeled pictures per labeled one
     strong_views: int = 2  # K; the authors take 8
     temperature: float = 0.5  # T
     mix_beta: float = 0.75  # α

@@ -26,7 +26,7 @@ from semifl.objectives._terms import has_unlabeled, labeled_loss
 class UDA(Objective):
     views: ClassVar[tuple[View, ...]] = ("weak", "strong")
 
-    ratio: int = 7
+    ratio: int = 7  # μ, unlabeled pictures per labeled one
     temperature: float = 0.4  # τ
     threshold: float = 0.8  # β
     unlabeled_weight: float = 1.0  # λ

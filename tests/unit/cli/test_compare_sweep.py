@@ -26,13 +26,13 @@ def test_compare_pairs_runs_by_their_seeds(tmp_path: Path, capsys: Output) -> No
     runs += [make_run(tmp_path / f"b{seed}", seed, 84.0 + seed + (seed == 2), threshold=0.7) for seed in range(3)]
     assert invoke(["compare", *map(str, runs)]) == 0
     out = capsys.readouterr().out
-    assert "method.threshold = 0.95" in out
+    assert "threshold = 0.95" in out
     assert "81.0 (0.8, n = 3)" in out  # sd of 80, 81, 82 over the population: √(2/3)
     # Differences 4, 4, 5: mean 4.33, sd 0.577, t(0.975, 2) = 4.303: ± 1.43
     assert "+4.3 [+2.9, +5.8]" in out
     assert invoke(["compare", "--json", *map(str, runs)]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["settings"]["method.threshold = 0.7"]["difference"]["seeds"] == 3
+    assert facts["settings"]["threshold = 0.7"]["difference"]["seeds"] == 3
 
 
 def test_compare_says_when_runs_have_no_seed_in_common(tmp_path: Path, capsys: Output) -> None:
@@ -51,8 +51,8 @@ def test_mistakes_in_comparing_are_one_sentence(tmp_path: Path, capsys: Output) 
     for runs, said in (
         ([a, twice], "there twice"),
         ([tmp_path / "empty"], "is not a run directory"),
-        ([unfinished], "is not finished"),
-        ([damaged], "is damaged"),
+        ([unfinished], "run is not finished"),
+        ([damaged], "result.json cannot be read"),
         ([a, "--metric", "acuracy"], "no number 'acuracy'; it has accuracy"),
     ):
         assert invoke(["compare", *map(str, runs)]) == 2

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 
 from semifl.data.cache import keep, recall
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, moments
 from semifl.data.files import home
-from semifl.data.pictures import SUFFIXES, Decoded, UnreadableError, decode_all, pictures_below, refuse
+from semifl.data.pictures import SUFFIXES, Decoded, UnreadableError, decode, decode_all, pictures_below, refuse
 from semifl.data.progress import Progress, bar
+from semifl.data.survey import Entry, Survey, survey
 from semifl.errors import UserError
+from semifl.registry import did_you_mean
 
 SPLIT = ("labeled", "clients", "test")  # the server's and the clients' pictures come apart
 WHOLE = ("train", "test")  # every picture has a label, and the experiment decides who holds what
@@ -25,14 +28,9 @@ EXPECTED = "labeled/<class>/, clients/<site>/ and test/<class>/, or train/<class
 CHANNELS = {"auto": None, "grey": 1, "color": 3}
 CACHE_FORMAT = 1  # to be raised when the same file would decode to other pixels
 PATIENCE = 2000  # pictures that are decoded without a progress bar
+NAMED = 5  # unreadable files that a message names
 
-
-class Entry(NamedTuple):
-    """A picture and where it was found: in which part, and in the folder of which class or site."""
-
-    part: str
-    group: str
-    path: Path
+Groups = dict[str, dict[str, Path]]  # the folders of each part, by class or site
 
 
 @dataclass(frozen=True)
@@ -42,21 +40,15 @@ class Folder:
     They may have any size and kind; they are decoded once and kept in the cache until a file changes.
     """
 
-    root: str = ""
-    size: int = 32
-    unreadable: Literal["stop", "skip"] = "stop"
+    root: str = ""  # the folder of pictures
+    size: int = 32  # side of the square pictures, in pixels
+    unreadable: Literal["stop", "skip"] = "stop"  # what to do about files that are no pictures
     channels: Literal["auto", "grey", "color"] = "auto"  # auto: grey if every picture is
     flip: bool = True  # a mirrored picture is as good an example as the original
 
     def load(self, progress: Progress | None = None) -> Dataset:
         root = self._checked_root()
-        groups = {part: _subfolders(root / part) for part in _parts(root)}
-        entries = [
-            Entry(part, group, path)
-            for part, names in groups.items()
-            for group in names
-            for path in pictures_below(root / part / group)
-        ]
+        groups, entries = self._found(root)
         _check(root, groups, entries)
         decoded = self._decode(root, entries, progress)
         lost = set(decoded.skipped)
@@ -64,6 +56,24 @@ class Folder:
         entries = [entry for position, entry in enumerate(entries) if position not in lost]
         _check(root, groups, entries)  # again: what was skipped may have been all there was
         return self._assemble(groups, entries, decoded, skipped)
+
+    def survey(self) -> Survey:
+        """What lies there, file by file, before anything is decided."""
+        root = self._checked_root()
+        groups, entries = self._found(root)
+        if not entries:
+            raise UserError(_what_to_put_where(root, tuple(groups)))
+        return survey(root, {part: list(names) for part, names in groups.items()}, entries)
+
+    def _found(self, root: Path) -> tuple[Groups, list[Entry]]:
+        """The folders of every part by the names of their classes or sites, and the pictures in them."""
+        groups = {part: _subfolders(root / part) for part in _parts(root)}
+        return groups, [
+            Entry(part, name, path)
+            for part, folders in groups.items()
+            for name, folder in folders.items()
+            for path in pictures_below(folder)
+        ]
 
     def _checked_root(self) -> Path:
         if not self.root:
@@ -77,29 +87,28 @@ class Folder:
 
     def _decode(self, root: Path, entries: list[Entry], progress: Progress | None) -> Decoded:
         """The pictures from the cache, or from their files."""
-        settings = f"{root}|{self.size}|{self.channels}|{self.unreadable}"
+        settings = f"{root}|{self.size}|{self.channels}"
         # The name says which folder, the fingerprint in which state: a new state replaces the old one on disk.
         kept = home("folder") / f"{hashlib.blake2b(os.fsencode(settings), digest_size=16).hexdigest()}.safetensors"
         fingerprint = _fingerprint(root, entries)
-        if decoded := recall(kept, fingerprint):
-            return decoded
         paths = [entry.path for entry in entries]
-        waiting = progress is None and len(paths) > PATIENCE
-        with bar("Decoding pictures", "pictures") if waiting else nullcontext(progress) as shown:
-            try:
-                decoded = decode_all(
-                    paths, self.size, CHANNELS[self.channels], skip=self.unreadable == "skip", progress=shown
-                )
-            except UnreadableError as error:
-                raise UserError(f'{error}: replace it, or set data.unreadable = "skip" to leave it out.') from error
-        keep(kept, fingerprint, decoded)
+        decoded = recall(kept, fingerprint)
+        if decoded is None or (decoded.skipped and self.unreadable == "stop"):  # a file may be readable by now
+            decoded = self._decode_files(paths, progress)
+            keep(kept, fingerprint, decoded)
+        if decoded.skipped and self.unreadable == "stop":
+            raise UserError(_unreadable([paths[position] for position in decoded.skipped]))
         return decoded
 
-    def _assemble(
-        self, groups: dict[str, list[str]], entries: list[Entry], decoded: Decoded, skipped: tuple[str, ...]
-    ) -> Dataset:
+    def _decode_files(self, paths: list[Path], progress: Progress | None) -> Decoded:
+        waiting = progress is None and len(paths) > PATIENCE
+        with bar("Decoding pictures", "pictures") if waiting else nullcontext(progress) as shown:
+            # All of them, also where an unreadable one will stop everything: a person wants to hear of all at once.
+            return decode_all(paths, self.size, CHANNELS[self.channels], progress=shown)
+
+    def _assemble(self, groups: Groups, entries: list[Entry], decoded: Decoded, skipped: tuple[str, ...]) -> Dataset:
         """Put a label or a site to every picture; the test pictures are the last part."""
-        classes, sites = groups["test"], groups.get("clients", [])
+        classes, sites = groups["test"], groups.get("clients", {})
         known = ("labeled", "train", "test")
         label = {(part, name): number for part in known for number, name in enumerate(classes)}
         site = {("clients", name): number for number, name in enumerate(sites)}
@@ -133,8 +142,11 @@ def _parts(root: Path) -> tuple[str, ...]:
     raise UserError(f"{root} has neither labeled/ nor train/: a folder of pictures holds {EXPECTED}.")
 
 
-def _subfolders(folder: Path) -> list[str]:
-    """The names of the classes or sites, sorted; a picture beside them would be lost silently, so it is an error."""
+def _subfolders(folder: Path) -> dict[str, Path]:
+    """The folders of the classes or sites by name, sorted; a picture beside them would be lost, so it is an error.
+
+    Names are compared letter by letter: macOS writes "ä" in two signs and others in one, and both mean one class.
+    """
     try:
         inside = [path for path in folder.iterdir() if not (path.is_dir() and path.name.startswith("."))]
     except OSError as error:
@@ -143,20 +155,19 @@ def _subfolders(folder: Path) -> list[str]:
         if path.suffix.lower() in SUFFIXES and not path.is_dir():
             kind = "site" if folder.name == "clients" else "class"
             raise UserError(f"{path} lies outside the folders of {folder}: move it into the folder of its {kind}.")
-    return sorted((path.name for path in inside if path.is_dir()), key=os.fsencode)
+    folders: dict[str, Path] = {}
+    for path in (path for path in inside if path.is_dir()):
+        name = unicodedata.normalize("NFC", path.name)
+        if name in folders:
+            raise UserError(f"{folder} has two folders that are both called {name}: move their pictures into one.")
+        folders[name] = path
+    return dict(sorted(folders.items(), key=lambda item: os.fsencode(item[0])))
 
 
-def _check(root: Path, groups: dict[str, list[str]], entries: Iterable[Entry]) -> None:
+def _check(root: Path, groups: Groups, entries: Sequence[Entry]) -> None:
     """Every class has pictures to learn from and to be tested with, and every site has pictures."""
-    learned = next(iter(groups))
-    for name in groups[learned]:
-        if name not in groups["test"]:
-            raise UserError(f"{root / 'test' / name} is missing: the class {name} of {learned}/ needs test pictures.")
-    for name in groups["test"]:
-        if name not in groups[learned]:
-            raise UserError(
-                f"{root / learned / name} is missing: the class {name} of test/ has no labeled picture to learn from."
-            )
+    if not entries and all(groups.values()):
+        raise UserError(_what_to_put_where(root, tuple(groups)))
     for part, names in groups.items():
         if not names:
             raise UserError(f"{root / part} holds no pictures: a folder of pictures holds {EXPECTED}.")
@@ -168,6 +179,49 @@ def _check(root: Path, groups: dict[str, list[str]], entries: Iterable[Entry]) -
                 raise UserError(
                     f"{root / part / name} holds no readable picture: add some, or remove the folder of this {kind}."
                 )
+    _check_classes(root, groups)
+
+
+def _check_classes(root: Path, groups: Groups) -> None:
+    """What is learned is tested, and the other way round."""
+    learned = next(iter(groups))
+    for name in groups[learned]:
+        if name not in groups["test"]:
+            raise UserError(
+                f"{root / 'test' / name} is missing: the class {name} of {learned}/ needs test pictures"
+                f"{did_you_mean(name, groups['test']) or '.'}"
+            )
+    for name in groups["test"]:
+        if name not in groups[learned]:
+            raise UserError(
+                f"{root / learned / name} is missing: the class {name} of test/ has no labeled picture to learn from"
+                f"{did_you_mean(name, groups[learned]) or '.'}"
+            )
+
+
+def _what_to_put_where(root: Path, parts: tuple[str, ...]) -> str:
+    what = {
+        "labeled": "the server's pictures into labeled/<class>/",
+        "clients": "the unlabeled ones into clients/<site>/",
+        "train": "pictures to learn from into train/<class>/",
+        "test": "labeled ones to measure with into test/<class>/",
+    }
+    *first, last = (what[part] for part in parts)
+    return f"{root} holds no pictures yet: put {', '.join(first)} and {last}, one folder for each."
+
+
+def _unreadable(paths: list[Path]) -> str:
+    """One sentence that names the first few, each with its reason."""
+    reasons = []
+    for path in paths[:NAMED]:
+        try:
+            decode(path, 1)
+            reasons.append(f"{path} could not be read")  # but can be now
+        except UnreadableError as error:
+            reasons.append(str(error))
+    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    them = "it" if len(paths) == 1 else "them"
+    return f'{", ".join(reasons)}{more}: replace {them}, or set data.unreadable = "skip" to leave {them} out.'
 
 
 def _fingerprint(root: Path, entries: Iterable[Entry]) -> str:

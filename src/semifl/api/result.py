@@ -1,0 +1,111 @@
+"""What training gives back: the model, the numbers, and a picture of how it went."""
+
+from __future__ import annotations
+
+import base64
+import html
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from semifl.data.arrays import as_pictures, to_square
+from semifl.data.dataset import Facts
+from semifl.errors import UserError
+from semifl.experiments.records import Record
+from semifl.learning import batchnorm
+from semifl.learning.evaluation import slices
+from semifl.learning.targets import pseudo_labels
+from semifl.report.curves import draw_curves
+
+
+class Predictions(NamedTuple):
+    labels: Tensor  # int64, positions in `Result.class_names`
+    confidences: Tensor  # float32, the probability that the model gives to the label
+
+
+class Classifier(nn.Module):
+    """A trained network that takes pictures as they are: uint8, or floats between 0 and 1, [n, channels, size, size].
+
+    Normalisation is part of it. It returns logits; `network` is the trained module without normalisation.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: nn.Module, facts: Facts) -> None:
+        super().__init__()
+        for layer in batchnorm.layers(network).values():
+            layer.track_running_stats = layer.num_batches_tracked is not None  # as its owner built it
+        self.network = network
+        self.class_names, self.channels, self.size = facts.class_names, facts.channels, facts.size
+        self.register_buffer("mean", torch.tensor(facts.mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(facts.std).view(1, -1, 1, 1))
+        self.eval()
+
+    def forward(self, images: Tensor) -> Tensor:
+        pixels = images.to(self.mean.dtype) / 255 if images.dtype == torch.uint8 else images
+        logits: Tensor = self.network((pixels - self.mean) / self.std)
+        return logits
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """A finished run. A notebook shows it as a picture; `rounds` and `columns` are ready for pandas."""
+
+    directory: Path
+    model: Classifier
+    summary: Record  # as in result.json
+    rounds: list[Record]  # as in rounds.jsonl
+
+    @property
+    def accuracy(self) -> float:
+        """Of the final model on the test pictures, in percent."""
+        return float(self.summary["accuracy"])
+
+    @property
+    def labels_only_accuracy(self) -> float | None:
+        """Of the same model trained without any client; None if it was not trained."""
+        accuracy: float | None = self.summary["labels_only_accuracy"]
+        return accuracy
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.model.class_names
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        """Every field of `rounds` as a list over the rounds."""
+        return {key: [each.get(key) for each in self.rounds] for key in (self.rounds[0] if self.rounds else ())}
+
+    def predict(self, pictures: Any) -> Predictions:
+        """Label and confidence of each picture, given in any form that FederatedData takes, of any size."""
+        given = as_pictures(pictures, "pictures")
+        if not given:
+            raise UserError("pictures holds no pictures")
+        images = to_square(given, self.model.size, self.model.channels)
+        was_training, device = self.model.training, self.model.mean.device
+        self.model.eval()
+        with torch.inference_mode():
+            parts = [self.model(images[part].to(device)).cpu() for part in slices(len(images), self.model.size)]
+        self.model.train(was_training)
+        pseudo = pseudo_labels(torch.cat(parts))
+        return Predictions(pseudo.labels, pseudo.confidence)
+
+    def __repr__(self) -> str:
+        return f"Result({self._text()}, directory={str(self.directory)!r})"
+
+    def _text(self) -> str:
+        only = self.labels_only_accuracy
+        brought = "" if only is None else f", labels only {only:.1f} %"
+        return f"accuracy {self.accuracy:.1f} %{brought}, {len(self.rounds)} rounds"
+
+    def _repr_png_(self) -> bytes:
+        return draw_curves(self.directory).read_bytes()
+
+    def _repr_html_(self) -> str:
+        picture = base64.b64encode(self._repr_png_()).decode()
+        words = html.escape(f"{self._text()}; all of it lies in {self.directory}")
+        return f'<p>{words}</p><img src="data:image/png;base64,{picture}" alt="curves of the run">'

@@ -1,0 +1,163 @@
+"""train and load: from data, a model and a method to a Result, by the same loop that `semifl run` goes through."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from semifl import registry
+from semifl.api.data import FederatedData
+from semifl.api.models import Model, choose
+from semifl.api.processes import why_not
+from semifl.api.result import Classifier, Result
+from semifl.api.watching import OnRound, watching
+from semifl.cli.options import device_name
+from semifl.data.dataset import Facts
+from semifl.errors import RunStopped, UserError
+from semifl.experiments.build import build_model
+from semifl.experiments.config import METHODS, Chosen, Config, Run, Stop, WarmStart, decode
+from semifl.experiments.experiment import start_or_resume
+from semifl.experiments.health import Health
+from semifl.experiments.modelfile import load_model
+from semifl.experiments.records import RunDirectory
+from semifl.experiments.toml import Table
+from semifl.federation.world import Method
+from semifl.report.curves import draw_curves
+from semifl.report.page import write_report
+
+
+def train(
+    method: Method | str = "semifl",
+    *,
+    model: Model,
+    on: FederatedData,
+    rounds: int = 100,
+    seed: int = 0,
+    workers: int = 1,
+    device: str = "auto",
+    out: str | Path | None = None,
+    resume: bool = True,
+    on_round: OnRound | None = None,
+    progress: bool = True,
+    labels_only: bool = True,
+    guard: bool = False,
+    threads: int = 2,
+    minutes: float = 0.0,
+    patience: int = 0,
+    max_failures: int = 0,
+    health: Health | None = None,
+) -> Result:
+    """Train a classifier from the server's labels and the clients' unlabeled pictures.
+
+    method        SemiFL(threshold=0.9), any other method of `semifl.methods`, or a name: "fedmatch"
+    model         a torch module, which keeps the weights it has; a function or class that builds one and may ask for
+                  `channels`, `size` and `classes`; one of `semifl.models`; a name: "wide_resnet", "package.module:Net"
+    on            who has which pictures
+    workers       processes that train clients; the result does not depend on their number
+    device        auto, cpu, cuda or mps
+    out           the run directory; by default runs/<method>-seed-<seed>, or the next free name
+    resume        whether an `out` that holds a run, made from exactly the same things, is continued; another run is
+                  never touched
+    on_round      called with each round's record, a line of rounds.jsonl; if it returns False (or raises
+                  StopIteration) the run ends in order, with its final model
+    progress      show how it goes, in a terminal or a notebook
+    labels_only   also train the same model without clients, to see what they bring
+    guard         judge the clients' work by held-out labels and go back where it does harm; needs on.validation
+    threads       of the server's own training; part of the result's bits
+    minutes       end after so long; 0: never
+    patience      end after so many rounds without a better accuracy on the validation part; 0: never
+    max_failures  clients whose code may raise before the run stops
+    health        what to do about signs that a run goes astray
+    """
+    chosen_model, model_keys = choose(model)
+    config = Config(
+        run=Run(
+            seed=seed,
+            rounds=rounds,
+            threads=threads,
+            labels_only=labels_only,
+            guard=guard,
+            max_failures=max_failures,
+        ),
+        stop=Stop(minutes=minutes, patience=patience),
+        health=health or Health(),
+        split=on.split,
+        data=on.source,
+        partition=on.partition,
+        model=chosen_model,
+        warm_start=WarmStart(),
+        method=_choose_method(method),
+        views=on.views,
+        model_keys=model_keys,
+    )
+    directory = Path(out) if out is not None else _free_directory(config)
+    if not resume and (directory / "config.toml").exists():
+        raise UserError(f"{directory} already holds a run: pass resume=True to go on with it, or choose another out")
+    _run(config, directory, workers, device, progress, on_round)
+    return load(directory, model, device)
+
+
+def load(directory: str | Path, model: Model | None = None, device: str = "auto") -> Result:
+    """The Result of a finished run; a model that was handed over in Python must be handed over again."""
+    run = RunDirectory(Path(directory))
+    summary = run.result()
+    if summary is None:
+        raise UserError(f"{directory} holds no finished run")
+    build = None if model is None else partial(_build, *choose(model))
+    trained = load_model(run.model, device_name(device), build)
+    classifier = Classifier(trained.network.module, trained.facts).to(trained.network.device)
+    return Result(run.path, classifier, summary, run.rounds())
+
+
+def _build(chosen: Chosen[Any], keys: Table, facts: Facts) -> nn.Module:
+    return build_model(chosen.thing, keys, facts, 0, WarmStart())
+
+
+def _run(config: Config, directory: Path, workers: int, device: str, progress: bool, on_round: OnRound | None) -> None:
+    reason = why_not((config.model.thing, config.views, config.method.thing)) if workers > 1 else ""
+    if reason:
+        warnings.warn(
+            f"one worker instead of {workers}, as the others could not be told what to do: {reason}; "
+            "put it into a module of its own and import it",
+            stacklevel=3,
+        )
+        workers = 1
+    with watching(progress, on_round) as observer:
+        try:
+            start_or_resume(config, directory, workers, device_name(device), observer)
+        except RunStopped as error:
+            again = f"call train with the same things and out={str(directory)!r} to go on"
+            raise RunStopped(f"{error}; every finished round is kept: {again}") from error
+    try:
+        draw_curves(directory)
+        write_report([directory], directory / "report.html")
+    except OSError as error:  # a result without its report is still a result
+        warnings.warn(f"the report could not be written: {error.strerror}", stacklevel=3)
+
+
+def _choose_method(method: Method | str) -> Chosen[Method]:
+    if isinstance(method, str):
+        return decode({"method": {"name": method}}).method
+    if not dataclasses.is_dataclass(method) or isinstance(method, type) or not hasattr(method, "round"):
+        raise UserError(f"method must be a method such as SemiFL(threshold=0.9), or the name of one, not {method!r}")
+    values = {each.name: _plain(getattr(method, each.name)) for each in dataclasses.fields(method)}
+    return Chosen(registry.name_of(METHODS, method), type(method)(**values))
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy or torch as Python's own, which alone can be written into config.toml."""
+    return value.item() if hasattr(value, "item") and not isinstance(value, type) else value
+
+
+def _free_directory(config: Config) -> Path:
+    """runs/METHOD-seed-N, or the first free name after it: a run is never overwritten."""
+    wanted = Path("runs") / f"{config.method.name.rpartition(':')[2]}-seed-{config.run.seed}"
+    if not wanted.exists():
+        return wanted
+    return next(path for number in count(2) if not (path := wanted.with_name(f"{wanted.name}-{number}")).exists())

@@ -1,0 +1,125 @@
+"""`semifl init`: a small project to put one's own pictures into."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from semifl.errors import UserError
+
+CLASSES, SITES = ("first-class", "second-class"), ("first-site", "second-site")
+LAYOUTS = {
+    "hub": {"labeled": CLASSES, "clients": SITES, "test": CLASSES},
+    "try": {"train": CLASSES, "test": CLASSES},
+}
+ABOUT = {
+    "labeled": "labeled/<class>/   pictures whose class you know: the server learns from them, ten or more per class",
+    "clients": "clients/<site>/    pictures without labels, one folder per site; folders below it are as you like",
+    "train": "train/<class>/     pictures whose class you know; most labels will be hidden, to try the idea",
+    "test": "test/<class>/      pictures whose class you know, only for measuring: none of them may lie elsewhere too",
+}
+SPLIT = """labeled = 20               # how many pictures keep their label, at the server; as many of each class
+clients = 4                # how many clients the other pictures are dealt to
+"""
+CONFIG = """# A run of semifl. `semifl show {file}` prints these values and all that are left to their defaults.
+
+seed = 0                   # the same seed gives the same result; another one shows how much is luck
+rounds = 20                # how often server and clients train in turn: more rounds, better and slower
+labels_only = true         # also train without the clients, to see what they bring
+
+[data]
+name = "folder"
+root = "pictures"          # the folder of pictures, as seen from this file
+size = 32                  # pictures become squares of this many pixels: larger shows more and takes longer
+channels = "auto"          # "grey" or "color"; auto: grey if every picture is
+flip = true                # false if a mirrored picture means something else: letters, digits, left and right hands
+unreadable = "stop"        # "skip" leaves out files that cannot be read as pictures
+{split}validation = 0.0           # share of the labels held out to choose the best round, if you have many: 0.2
+
+[model]
+name = "wide_resnet"       # others: semifl list models
+depth = 10                 # 10, 16, 22, 28, …: deeper is slower
+width = 1                  # 2 or more: stronger and slower
+# weights = "start.safetensors"   # begin with trained weights
+
+[method]
+name = "semifl"            # others: semifl list methods
+threshold = 0.8            # how sure a client must be of a label to train on it; lower it if all clients abstain
+activity_rate = 1.0        # share of the clients that take part in each round
+client_epochs = 5          # passes over the pictures in a round, at each client
+server_epochs = 5          # … and at the server
+lr = 0.03                  # learning rate; 0.01 if the accuracy jumps up and down
+"""
+README = """# Your own pictures
+
+Put pictures into these folders. Rename, add and remove folders as you need; their names are the names of your classes
+and sites. PNG, JPEG, WEBP, GIF, BMP and TIFF of any size will do.
+
+```
+pictures/
+{tree}
+```
+
+Then:
+
+```sh
+{commands}
+```
+
+`config.toml` says what each setting does. The run directory holds the model (`model.safetensors`), the outcome
+(`result.json`), one line per round (`rounds.jsonl`) and a picture of the curves (`curves.png`).
+"""
+
+
+def command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty directory.")],
+    layout: Annotated[
+        Literal["hub", "try"],
+        typer.Option("--layout", help="hub: a labeled hub and unlabeled sites; try: all labeled, to try the idea."),
+    ] = "hub",
+) -> None:
+    """Start a project: a configuration, folders for your pictures, and what to do next."""
+    _refuse_what_is_there(directory)
+    commands = _next(directory, layout)
+    tree = "\n".join(f"  {ABOUT[part]}" for part in LAYOUTS[layout])
+    config = directory / "config.toml"
+    try:
+        for part, names in LAYOUTS[layout].items():
+            for name in names:
+                (directory / "pictures" / part / name).mkdir(parents=True)
+        split = SPLIT if layout == "try" else ""
+        config.write_text(CONFIG.format(file=shlex.quote(str(config)), split=split), encoding="utf-8")
+        readme = README.format(tree=tree, commands="\n".join(commands))
+        (directory / "README.md").write_text(readme, encoding="utf-8")
+        (directory / "pictures" / "README.txt").write_text(f"What goes where:\n\n{tree}\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename or directory}: {error.strerror}") from error
+    typer.echo(f"{directory} is ready: put your pictures into {directory / 'pictures'}")
+    typer.echo(f"{tree}\nthen:")
+    for line in commands:
+        typer.echo(f"  {line}")
+
+
+def _next(directory: Path, layout: str) -> list[str]:
+    """The three commands that lead from pictures to predictions."""
+    config, run = (shlex.quote(str(directory / name)) for name in ("config.toml", "run"))
+    asked = shlex.quote(str(directory / "pictures" / ("clients" if layout == "hub" else "test")))
+    return [
+        f"semifl check {config}",
+        f"semifl run {config} --out {run}",
+        f"semifl predict {run} {asked} --csv",
+    ]
+
+
+def _refuse_what_is_there(directory: Path) -> None:
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"{directory} is a file: name a new or an empty directory")
+    try:
+        inside = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+    except OSError as error:
+        raise UserError(f"cannot read {directory}: {error.strerror}") from error
+    if inside:
+        raise UserError(f"{directory} is not empty (it holds {inside[0]}): name a new or an empty directory")

@@ -1,0 +1,94 @@
+"""What lies in a folder of pictures, told before anything is trained: how many, how large, of which kinds."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from semifl.data.pictures import FORMATS, SUFFIXES
+
+KINDS = {
+    "1": "black and white", "L": "grey", "LA": "grey with transparency", "P": "palette", "RGB": "colour",
+    "RGBA": "colour with transparency", "CMYK": "CMYK", "I": "16-bit grey", "F": "floating point",
+}  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """A picture and where it was found: in which part, and in the folder of which class or site."""
+
+    part: str
+    group: str
+    path: Path
+
+
+class Survey(NamedTuple):
+    counts: dict[str, dict[str, int]]  # by part, then by class or site
+    sizes: list[tuple[int, int]]  # width and height of every file that has them, the smallest picture first
+    kinds: Counter[str]
+    others: Counter[str]  # files that are no pictures by their suffix
+    twins: list[tuple[Path, Path]]  # a picture to learn from and one to test with, equal byte by byte
+
+
+def survey(root: Path, groups: dict[str, list[str]], entries: Sequence[Entry]) -> Survey:
+    counts = {part: dict.fromkeys(names, 0) for part, names in groups.items()}
+    sizes, kinds = [], Counter[str]()
+    for entry in entries:
+        counts[entry.part][entry.group] += 1
+        if seen := _look(entry.path):
+            size, kind = seen
+            sizes.append(size)
+            kinds[kind] += 1
+    sizes.sort(key=lambda size: (size[0] * size[1], size))
+    return Survey(counts, sizes, kinds, _others(root, groups), _twins(entries))
+
+
+def _look(path: Path) -> tuple[tuple[int, int], str] | None:
+    """Size and kind by the file's first bytes; a file that cannot be opened is for whoever decodes it to name."""
+    try:
+        with Image.open(path, formats=FORMATS) as picture:
+            mode = picture.mode.partition(";")[0]
+            return picture.size, f"{picture.format} {KINDS.get(mode, mode)}"
+    except Exception:
+        return None
+
+
+def _others(root: Path, groups: dict[str, list[str]]) -> Counter[str]:
+    """Files that are not read, by suffix: pictures of a kind that is not supported may be among them."""
+    found = Counter[str]()
+    for part in groups:
+        for _, folders, files in os.walk(root / part):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            suffixes = (Path(name).suffix.lower() or name for name in files if not name.startswith("."))
+            found.update(suffix for suffix in suffixes if suffix not in SUFFIXES)
+    return found
+
+
+def _twins(entries: Sequence[Entry]) -> list[tuple[Path, Path]]:
+    """Pictures that are both learned from with their label and tested with."""
+    tested = [entry.path for entry in entries if entry.part == "test"]
+    learned = [entry.path for entry in entries if entry.part in ("labeled", "train")]
+    sizes = {_bytes(path) for path in learned} & {_bytes(path) for path in tested}  # others need not be read
+    by_content = {_content(path): path for path in learned if _bytes(path) in sizes}
+    candidates = ((_content(path), path) for path in tested if _bytes(path) in sizes)
+    return [(by_content[content], path) for content, path in candidates if content in by_content]
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _content(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+    except OSError:
+        return f"unreadable {path}"

@@ -1,0 +1,178 @@
+"""Help where people get stuck: what a run's numbers say went wrong, and what to try. No torch here."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from semifl.experiments.health import MESSAGES
+from semifl.report.reading import Run, clients, counts, number
+
+ENOUGH_ROUNDS = 3  # before anything is said about what clients believe
+RECENT = 10  # rounds that are looked at
+FEW = 0.05  # share of confident pictures below which a run lives on next to nothing
+AS_GOOD = 0.5  # points of accuracy that do not count as a gain
+UNEVEN = 5.0  # points between accuracy and balanced accuracy
+FALLEN = 5.0  # points between the best and the last model
+ODD = 0.15  # mean confidence below the others' in the same rounds
+
+
+class Standing(NamedTuple):
+    """How a client's mean confidence compares with the middle of those asked in the same rounds."""
+
+    client: int
+    confidence: float  # in the last round it took part in
+    gap: float  # mean over its last rounds
+
+
+def advise(run: Run) -> list[str]:
+    """Sentences, the most pressing first; none if nothing is amiss."""
+    checks = (_alerts, _nothing_confident, _one_class, _fallen, _no_gain, _odd_sites, _uneven, _losses, _never_asked)
+    return [sentence for check in checks for sentence in check(run)]
+
+
+def _alerts(run: Run) -> Iterator[str]:
+    """What the run itself warned of in its last rounds, as far as nothing below says it better."""
+    recent = {word for record in run.rounds[-RECENT:] for word in _words(record.get("alerts"))}
+    said_below = {"nothing confident", "one class", "rejected"}
+    for alert in (alert for alert in MESSAGES if alert in recent - said_below):
+        yield f"{MESSAGES[alert][0].upper()}{MESSAGES[alert][1:]}."
+
+
+def _nothing_confident(run: Run) -> Iterator[str]:
+    shares = list(run.series("label_ratio").values())
+    if len(shares) < ENOUGH_ROUNDS:
+        return
+    recent = shares[-RECENT:]
+    share = statistics.fmean(recent)
+    if share >= FEW:
+        return
+    what = "nothing" if share == 0 else f"next to nothing ({100 * share:.1f} % of their pictures)"
+    yield (
+        f"Clients were confident about {what} in the last {len(recent)} rounds, so they taught the model "
+        f"{'nothing' if share == 0 else 'little'}. {_remedies(run)}"
+    )
+
+
+def _remedies(run: Run) -> str:
+    threshold, epochs = run.settings.get("method.threshold"), run.settings.get("method.server_epochs")
+    lower = "Lower method.threshold" + (f" (now {threshold})" if threshold is not None else "")
+    more = "give the server more epochs" + (f" (method.server_epochs, now {epochs})" if epochs is not None else "")
+    return f"{lower}, {more} or labels, start from trained weights (model.weights), or train for more rounds."
+
+
+def _one_class(run: Run) -> Iterator[str]:
+    recent = [counts(record.get("class_histogram")) for record in run.rounds[-ENOUGH_ROUNDS:]]
+    if len(recent) < ENOUGH_ROUNDS or any(len(each) < 2 or sum(each) < 50 for each in recent):
+        return
+    if all(max(each) > 0.95 * sum(each) for each in recent):
+        label = recent[-1].index(max(recent[-1]))
+        yield (
+            f"Nearly all confident pseudo-labels are of one class ({_name(run, label)}): the model is collapsing. "
+            "Raise method.threshold, lower method.lr, or give the server more epochs."
+        )
+
+
+def _fallen(run: Run) -> Iterator[str]:
+    last, best = number(run.result.get("accuracy")), number(run.result.get("best_test_accuracy"))
+    if last is not None and best is not None and best - last >= FALLEN:
+        yield (
+            f"The last model is {best - last:.1f} points worse than that of round {run.result.get('best_test_round')}. "
+            "Hold out some labels (data.validation) so that the best model is kept, or lower method.lr."
+        )
+
+
+def _no_gain(run: Run) -> Iterator[str]:
+    last, alone = number(run.result.get("accuracy")), number(run.result.get("labels_only_accuracy"))
+    if last is None or alone is None or last - alone >= AS_GOOD:
+        return
+    confident = list(run.series("confident_accuracy").values())[-RECENT:]
+    hint = "train for more rounds, or see in the pseudo-label curves whether clients believe too little or too much"
+    if confident and statistics.fmean(confident) < 80:
+        hint = "confident pseudo-labels are often wrong, so raise method.threshold or start from a better model"
+    than = "no better than" if last > alone - AS_GOOD else f"{alone - last:.1f} points worse than"
+    yield f"The model is {than} one trained on the labels alone ({last:.1f} against {alone:.1f} %): {hint}."
+
+
+def standings(run: Run) -> list[Standing]:
+    """Each client against the middle of its cohorts: rounds differ, so only the same round is compared."""
+    gaps: dict[int, list[float]] = {}
+    latest: dict[int, float] = {}
+    for record in run.rounds:
+        means = {client: mean_confidence(bins) for client, bins in histograms(record).items()}
+        for client, mean in means.items():
+            latest[client] = mean
+            if len(means) >= 3:
+                gaps.setdefault(client, []).append(mean - statistics.median(means.values()))
+    return [Standing(client, latest[client], statistics.fmean(all_[-5:])) for client, all_ in sorted(gaps.items())]
+
+
+def odd_sites(run: Run) -> list[Standing]:
+    """Clients whose confidence lies far below the others'."""
+    everyone = standings(run)
+    if len(everyone) < 4:
+        return []
+    spread = 1.4826 * statistics.median(abs(each.gap) for each in everyone)
+    return [each for each in everyone if each.gap < -max(ODD, 4 * spread)]
+
+
+def _odd_sites(run: Run) -> Iterator[str]:
+    odd = odd_sites(run)
+    if odd:
+        named = ", ".join(f"{run.site_name(each.client)} ({each.confidence:.2f})" for each in odd[:5])
+        more = f" and {len(odd) - 5} others" if len(odd) > 5 else ""
+        yield (
+            f"The model is much less sure at {named}{more} than at the other sites: they may hold classes that the "
+            "server has never seen, or pictures of another kind. Look at some of them, and label a few at the server."
+        )
+
+
+def _uneven(run: Run) -> Iterator[str]:
+    last, balanced = number(run.result.get("accuracy")), number(run.result.get("balanced_accuracy"))
+    if last is not None and balanced is not None and abs(last - balanced) >= UNEVEN:
+        yield (
+            f"Classes are not learned evenly: accuracy is {last:.1f} %, but the mean over classes {balanced:.1f} %. "
+            "The confusion matrix shows which ones suffer; more labels of these help."
+        )
+
+
+def _losses(run: Run) -> Iterator[str]:
+    words = {"failed": "failed", "rejected": "were turned away", "late": "came late"}
+    lost = {key: sum(len(clients(record, key)) for record in run.rounds) for key in words}
+    said = [f"{count} {words[key]}" for key, count in lost.items() if count]
+    if said:
+        yield f"Of the clients' replies {', '.join(said)}; events.jsonl says whose and why."
+
+
+def _never_asked(run: Run) -> Iterator[str]:
+    asked = {client for record in run.rounds for client in clients(record, "cohort")}
+    never = run.client_count - len(asked)
+    if run.is_finished and asked and never > 0:
+        yield (
+            f"{never} of {run.client_count} clients were never asked: "
+            "train for more rounds or raise method.activity_rate."
+        )
+
+
+def histograms(record: dict[str, object]) -> dict[int, list[float]]:
+    """Counts of pictures by confidence in ten equal steps, for each client of the cohort that told them."""
+    listed = record.get("confidence_histograms")
+    if not isinstance(listed, list):
+        return {}
+    by_client = zip(clients(record, "cohort"), (counts(each) for each in listed), strict=False)
+    return {client: bins for client, bins in by_client if len(bins) == 10 and sum(bins) > 0}
+
+
+def mean_confidence(bins: list[float]) -> float:
+    edges = pairwise(i / 10 for i in range(11))
+    return sum((low + high) / 2 * count for (low, high), count in zip(edges, bins, strict=True)) / sum(bins)
+
+
+def _words(value: object) -> list[str]:
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
+
+
+def _name(run: Run, label: int) -> str:
+    return run.class_names[label] if label < len(run.class_names) else str(label)

@@ -1,0 +1,79 @@
+"""Figures of classes: what clients take their pictures for, and which classes the final model confuses."""
+
+from __future__ import annotations
+
+from semifl.report.figures import Figure, nothing
+from semifl.report.reading import Run, counts
+from semifl.report.site_figures import shade
+from semifl.report.svg import Cells, bar_chart, cell_chart
+
+RECENT = 10  # rounds whose pseudo-labels are counted
+WRITTEN = 12  # classes up to which the numbers fit into the matrix
+WHOLE_TABLE = 20  # classes up to which a table of the matrix can be read
+WORST = 30  # confusions listed otherwise
+
+
+def classes(run: Run) -> Figure:
+    title = "Classes of pseudo-labels"
+    recent = [counts(record.get("class_histogram")) for record in run.rounds[-RECENT:]]
+    names = run.class_names
+    recent = [each for each in recent if len(each) == len(names) and names]
+    pseudo = [sum(each[i] for each in recent) for i in range(len(names))]
+    if not sum(pseudo):
+        return nothing("classes", title, "There is nothing to show: no client was confident about a picture.")
+    server = counts(run.world.get("server_classes"))
+    sets = {"confident pseudo-labels": ("c1", _shares(pseudo))}
+    if len(server) == len(names) and any(server):
+        sets["labels of the server"] = ("c2", _shares(server))
+    top = max(range(len(names)), key=lambda i: pseudo[i])
+    none = [names[i] for i in range(len(names)) if not pseudo[i]]
+    alt = f"Of {sum(pseudo):.0f} confident pseudo-labels {_shares(pseudo)[top]:.0f} % are {names[top]}"
+    alt += (
+        f"; none are {', '.join(none[:8])}{' and others' if len(none) > 8 else ''}."
+        if none
+        else "; every class occurs."
+    )
+    caption = f"Share of each class among the confident pseudo-labels of the last {len(recent)} rounds, beside the "
+    caption += f"server's labels. One bar that outgrows the others is a sign of collapse. {alt}"
+    caption += "" if len(sets) == 2 else " The server's counts are written when the run ends."
+    rows = [[name, *(f"{values[i]:.1f}" for _, values in sets.values())] for i, name in enumerate(names)]
+    drawing = bar_chart(names, list(sets.values()), "percent", alt)
+    legend = [(f"{colour} area", label) for label, (colour, _) in sets.items()]
+    return Figure("classes", title, caption, alt, drawing, legend, ["class", *sets], rows)
+
+
+def confusion(run: Run) -> Figure:
+    title = "Confusion matrix"
+    matrix, names = run.confusion, run.class_names
+    if not matrix or len(names) != len(matrix):
+        why = (
+            "The matrix is made of the final model when the run ends."
+            if not run.is_finished
+            else "It was not recorded."
+        )
+        return nothing("confusion", title, why)
+    shares = [[count / max(1.0, sum(row)) for count in row] for row in matrix]
+    pairs = [(i, j) for i in range(len(names)) for j in range(len(names)) if i != j and matrix[i][j]]
+    pairs.sort(key=lambda pair: -matrix[pair[0]][pair[1]])
+    weakest = min(range(len(names)), key=lambda i: shares[i][i])
+    alt = f"Least often recognised is {names[weakest]}, {100 * shares[weakest][weakest]:.0f} % of the time."
+    if pairs:
+        i, j = pairs[0]
+        alt += f" The most frequent mistake takes {names[i]} for {names[j]}, {matrix[i][j]:.0f} times."
+    written = [[f"{count:.0f}" if count else "" for count in row] for row in matrix] if len(names) <= WRITTEN else ()
+    colours = [[shade(share) for share in row] for row in shares]
+    drawing = cell_chart(Cells(colours, names, names, "what the model says", written), alt, square=True)
+    header, rows = (
+        ["is", *names],
+        [[name, *(f"{count:.0f}" for count in row)] for name, row in zip(names, matrix, strict=True)],
+    )
+    if len(names) > WHOLE_TABLE:
+        header = ["is", "taken for", "times"]
+        rows = [[names[i], names[j], f"{matrix[i][j]:.0f}"] for i, j in pairs[:WORST]]
+    caption = f"Test pictures by what they are (rows) and what the final model takes them for (columns). {alt}"
+    note = f"The {WORST} most frequent mistakes." if len(names) > WHOLE_TABLE else ""
+    return Figure("confusion", title, caption, alt, drawing, [], header, rows, note)
+
+
+def _shares(values: list[float]) -> list[float]:
+    return [100 * value / sum(values) for value in values]

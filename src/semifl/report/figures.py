@@ -1,0 +1,268 @@
+"""The curves of the page: each a drawing, a sentence that says what is to be seen, and a table of its numbers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from semifl.report.groups import Group, Point
+from semifl.report.reading import Run, number
+from semifl.report.svg import Line, line_chart, stacked_chart
+
+EMPTY = Markup("")
+COLOURS = 6  # lines that the style sheet tells apart
+MOST_ROWS = 50  # of a table; the files have the rest
+MOST_BARS = 80  # rounds side by side; more are put together
+
+CONFIDENT = ("pictures that are confident", 100.0)
+PAPER = {
+    "pseudo_accuracy": ("pseudo-labels that are right", 1.0),
+    "confident_accuracy": ("confident pseudo-labels that are right", 1.0),
+    "label_ratio": CONFIDENT,
+}
+LABEL_FREE = {
+    "label_ratio": CONFIDENT,
+    "mean_confidence": ("mean confidence", 100.0),
+    "agreement": ("strong views that agree", 100.0),
+}
+OF_THE_COHORT = "Of the pictures of each round's clients."
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the page; `header` and `rows` are its table view."""
+
+    name: str
+    title: str
+    caption: str
+    alt: str = ""
+    drawing: Markup = EMPTY
+    legend: list[tuple[str, str]] = field(default_factory=list)  # colour, meaning
+    header: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    note: str = ""  # what the table leaves out
+
+
+def learning_figures(groups: Sequence[Group]) -> list[Figure]:
+    """What can be overlaid: one line per group of runs, or several of one group."""
+    figures = [_accuracy(groups)]
+    keys = PAPER if any(group.series("pseudo_accuracy") for group in groups) else LABEL_FREE
+    if len(groups) == 1:
+        figures += [_losses(groups[0]), _pseudo_labels(groups[0], keys)]
+    else:
+        figures.append(
+            _overlay(groups, "loss", "loss", "Test loss", "nats", "Mean cross-entropy on the test pictures.")
+        )
+        for key, (label, scale) in keys.items():
+            title = f"{label[0].upper()}{label[1:]}"
+            figures.append(_overlay(groups, key, key.replace("_", "-"), title, "percent", OF_THE_COHORT, scale))
+    caption = "How far the global weights moved in each round: high at first, then falling; a spike is a warning."
+    figures.append(_overlay(groups, "update_norm", "update-norm", "Update norm", "distance", caption))
+    return figures
+
+
+def _accuracy(groups: Sequence[Group]) -> Figure:
+    lines, said = [], []
+    for place, group in enumerate(groups):
+        line, points = _line(group, place, "accuracy", group.label)
+        if not points:
+            continue
+        last, alone = group.result("accuracy"), group.result("labels_only_accuracy")
+        end = points[-1].round + 1
+        lines.append(line if last is None else line._replace(dots=[(end, last)]))
+        words = f"{group.label}: {_trend(points, ' %')}"
+        words += f"; the final model reaches {last:.1f} %" if last is not None else ""
+        if alone is not None:
+            lines.append(
+                Line(f"labels only, {alone:.1f} %", f"{line.colour} ref", [(points[0].round, alone), (end, alone)])
+            )
+            words += f", labels alone {alone:.1f} %"
+        said.append(words)
+    if not lines:
+        return nothing("accuracy", "Test accuracy", "No round has been tested yet.")
+    caption = "Share of test pictures in the right class; the dot is the final model, the dashed line the same server "
+    caption += f"without clients.{_band_words(groups)}"
+    header, rows, note = _table(groups, {"accuracy": 1.0, "balanced_accuracy": 1.0, "validation_accuracy": 1.0})
+    alt = f"Test accuracy by round. {'. '.join(said)}."
+    return Figure(
+        "accuracy", "Test accuracy", caption, alt, line_chart(lines, "percent", alt), _legend(lines), header, rows, note
+    )
+
+
+def _losses(group: Group) -> Figure:
+    names = {"loss": "test", "server_loss": "server, training", "client_loss": "clients, training"}
+    caption = "Mean cross-entropy in nats: of the test pictures, and of what server and clients train on."
+    return _several(group, "loss", "Loss", "nats", caption, {key: (name, 1.0) for key, name in names.items()})
+
+
+def _pseudo_labels(group: Group, keys: dict[str, tuple[str, float]]) -> Figure:
+    if keys is PAPER:
+        caption = (
+            "The paper's three curves, of the pictures of each round's clients: how many pseudo-labels are right, "
+        )
+        caption += "how many of the confident ones, and how many are confident. Clients never see the first two."
+    else:
+        caption = "Signals that need no label: how many pictures are confident, how confident all are on average, and "
+        caption += "how often the network says the same of a strong view."
+    return _several(group, "pseudo-labels", "What the clients believe", "percent", caption, keys, (0.0, 100.0))
+
+
+def _several(
+    group: Group,
+    name: str,
+    title: str,
+    unit: str,
+    caption: str,
+    keys: dict[str, tuple[str, float]],
+    y: tuple[float, float] | None = None,
+) -> Figure:
+    """Several numbers of one group in one drawing."""
+    drawn = [_line(group, place, key, label, scale) for place, (key, (label, scale)) in enumerate(keys.items())]
+    drawn = [(line, points) for line, points in drawn if points]
+    if not drawn:
+        return nothing(name, title, "There is nothing to show: the method measures none of this, or no round is done.")
+    lines = [line for line, _ in drawn]
+    sign = " %" if unit == "percent" else ""
+    alt = f"{title} by round. {'. '.join(f'{line.label}: {_trend(points, sign)}' for line, points in drawn)}."
+    header, rows, note = _table([group], {key: scale for key, (_, scale) in keys.items()})
+    caption += _band_words([group])
+    return Figure(name, title, caption, alt, line_chart(lines, unit, alt, y=y), _legend(lines), header, rows, note)
+
+
+def _overlay(
+    groups: Sequence[Group], key: str, name: str, title: str, unit: str, caption: str, scale: float = 1.0
+) -> Figure:
+    """One number, a line per group."""
+    drawn = [_line(group, place, key, group.label, scale) for place, group in enumerate(groups)]
+    drawn = [(line, points) for line, points in drawn if points]
+    if not drawn:
+        return nothing(name, title, "There is nothing to show: no round has measured it.")
+    lines = [line for line, _ in drawn]
+    sign = " %" if unit == "percent" else ""
+    alt = f"{title} by round. {'. '.join(f'{line.label}: {_trend(points, sign)}' for line, points in drawn)}."
+    header, rows, note = _table(groups, {key: scale})
+    caption += _band_words(groups)
+    return Figure(name, title, caption, alt, line_chart(lines, unit, alt), _legend(lines), header, rows, note)
+
+
+def bytes_figure(run: Run) -> Figure:
+    parts = {"down": run.series("bytes_down", 1e-6), "up": run.series("bytes_up", 1e-6)}
+    total = {name: sum(values.values()) for name, values in parts.items()}
+    if not sum(total.values()):
+        return nothing("bytes", "Bytes", "Nothing was sent: this method needs no clients, or no round is done.")
+    words = f"{total['down']:,.1f} MB went to clients and {total['up']:,.1f} MB came back"
+    caption = f"Megabytes by round, from the server to clients and back. In all {words}."
+    labels = {"down": "to the clients", "up": "from the clients"}
+    return _stacked("bytes", "Bytes", "MB", caption, f"Megabytes by round: {words}", labels, parts)
+
+
+def seconds_figure(run: Run) -> Figure:
+    phases = {"server": "server trains", "statistics": "statistics", "test": "test", "clients": "clients"}
+    tables = [(each["round"], each["seconds"]) for each in run.rounds if isinstance(each.get("seconds"), dict)]
+    parts = {name: {index: number(table.get(name)) or 0.0 for index, table in tables} for name in phases}
+    whole = {index: number(table.get("total")) or 0.0 for index, table in tables}
+    parts["other"] = {index: max(0.0, whole[index] - sum(parts[name][index] for name in phases)) for index in whole}
+    total = {name: sum(values.values()) for name, values in parts.items()}
+    if not sum(total.values()):
+        return nothing("seconds", "Seconds", "No round has been timed yet.")
+    labels = {name: label for name, label in {**phases, "other": "other"}.items() if total[name] > 0}
+    words = ", ".join(f"{labels[name]} {total[name]:,.1f} s" for name in labels)
+    caption = f"What a round spends its time on. In all: {words}."
+    return _stacked(
+        "seconds", "Seconds by phase", "seconds", caption, f"Seconds by round and phase: {words}", labels, parts
+    )
+
+
+def _stacked(
+    name: str,
+    title: str,
+    unit: str,
+    caption: str,
+    words: str,
+    labels: dict[str, str],
+    parts: dict[str, dict[int, float]],
+) -> Figure:
+    rounds = sorted(set().union(*parts.values()))
+    wide = -(-len(rounds) // MOST_BARS)
+    bins = [rounds[start : start + wide] for start in range(0, len(rounds), wide)]
+    layers = []
+    for place, (part, label) in enumerate(labels.items()):
+        heights = [statistics.fmean(parts[part].get(index, 0.0) for index in each) for each in bins]
+        middles = [(each[0] + each[-1]) / 2 for each in bins]
+        layers.append(Line(label, colour(place), list(zip(middles, heights, strict=True))))
+    caption += f" Each bar is the mean of {wide} rounds." if wide > 1 else ""
+    kept, note = thinned(rounds)
+    rows = [[str(index), *(f"{parts[part].get(index, 0.0):.3g}" for part in labels)] for index in kept]
+    alt = f"{words}."
+    drawing = stacked_chart(layers, wide, unit, alt)
+    legend = [(f"{layer.colour} area", layer.label) for layer in layers]
+    return Figure(name, title, caption, alt, drawing, legend, ["round", *labels.values()], rows, note)
+
+
+def nothing(name: str, title: str, why: str) -> Figure:
+    """A figure that has nothing to show, and says so."""
+    return Figure(name, title, why)
+
+
+def colour(place: int) -> str:
+    return f"c{place % COLOURS + 1}"
+
+
+def thinned(rounds: Sequence[int]) -> tuple[list[int], str]:
+    """Evenly chosen rounds with the last one, and what to say about the others."""
+    step = -(-len(rounds) // MOST_ROWS) if rounds else 1
+    if step == 1:
+        return list(rounds), ""
+    kept = [*rounds[:-1:step], rounds[-1]]
+    return kept, f"Every {step}th of {len(rounds)} rounds; rounds.jsonl has them all."
+
+
+def _line(group: Group, place: int, key: str, label: str, scale: float = 1.0) -> tuple[Line, list[Point]]:
+    points = group.series(key, scale)
+    # Nothing that is drawn here can be negative, so neither is its band.
+    band = [(each.round, max(0.0, each.low), each.high) for each in points] if len(group.runs) > 1 else []
+    return Line(label, colour(place), [(each.round, each.mean) for each in points], band), points
+
+
+def _trend(points: Sequence[Point], sign: str) -> str:
+    first, last, top = points[0], points[-1], max(points, key=lambda point: point.mean)
+    if len(points) == 1:
+        return f"{short(first.mean)}{sign} in round {first.round}"
+    trend = f"from {short(first.mean)}{sign} in round {first.round} to {short(last.mean)}{sign} in round {last.round}"
+    return trend if top in (first, last) else f"{trend}, highest {short(top.mean)}{sign} in round {top.round}"
+
+
+def short(value: float) -> str:
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def _band_words(groups: Iterable[Group]) -> str:
+    seeds = [len(group.runs) for group in groups]
+    return " Lines are means over seeds, bands one standard deviation to either side." if max(seeds) > 1 else ""
+
+
+def _legend(lines: Sequence[Line]) -> list[tuple[str, str]]:
+    return [(line.colour, line.label) for line in lines]
+
+
+def _table(groups: Sequence[Group], keys: dict[str, float]) -> tuple[list[str], list[list[str]], str]:
+    """Rounds down, numbers across; with several groups each has its own columns."""
+    columns: list[tuple[str, dict[int, Point]]] = []
+    for group in groups:
+        for key, scale in keys.items():
+            points = {each.round: each for each in group.series(key, scale)}
+            name = key if len(groups) == 1 else f"{group.label}: {key}"
+            columns += [(name, points)] if points else []
+    rounds, note = thinned(sorted(set().union(*(points for _, points in columns))))
+    rows = [[str(index), *(_cell(points.get(index)) for _, points in columns)] for index in rounds]
+    return ["round", *(name for name, _ in columns)], rows, note
+
+
+def _cell(point: Point | None) -> str:
+    if point is None:
+        return ""
+    spread = point.high - point.mean
+    return short(point.mean) + (f" ± {short(spread)}" if spread else "")

@@ -1,0 +1,110 @@
+"""What a program may hand over as pictures and labels, and what is refused in a sentence."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from semifl.data.arrays import as_labels, as_pictures, channels_of, to_square
+from semifl.data.pictures import decode
+from semifl.errors import UserError
+
+
+def one(given) -> torch.Tensor:
+    (pictures,) = as_pictures(given, "x")
+    return pictures
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((5, 3, 8, 9), (5, 3, 8, 9)),
+        ((5, 8, 9, 3), (5, 3, 8, 9)),
+        ((5, 8, 9, 1), (5, 1, 8, 9)),
+        ((5, 8, 9), (5, 1, 8, 9)),
+        ((5, 3, 3, 3), (5, 3, 3, 3)),  # channels first where both could be meant
+    ],
+)
+@pytest.mark.parametrize("make", [torch.from_numpy, np.asarray])
+def test_shapes(shape, expected, make) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    pictures = one(make(pixels))
+    assert pictures.shape == expected
+    assert pictures.dtype == torch.uint8
+    assert pictures.sum() == pixels.sum()
+
+
+def test_channels_last_keeps_pixels_in_their_place() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 6, 7, 3), dtype=np.uint8)
+    assert one(pixels)[1, 2, 3, 4] == pixels[1, 3, 4, 2]
+
+
+def test_floats_between_0_and_1_are_rounded_to_256_steps() -> None:
+    # 0.5 × 255 = 127.5, which rounds to the even 128; 0.1 × 255 = 25.5 → 26
+    given = torch.tensor([0.0, 0.1, 0.5, 1.0]).view(1, 1, 2, 2)
+    assert one(given).flatten().tolist() == [0, 26, 128, 255]
+    assert one(given.double().numpy()).flatten().tolist() == [0, 26, 128, 255]
+
+
+def test_whole_numbers_and_truth_values() -> None:
+    assert one(torch.tensor([[[0, 255]]])).flatten().tolist() == [0, 255]
+    assert one(np.array([[[True, False]]])).flatten().tolist() == [255, 0]
+    assert one(np.array([[[1, 2]]], dtype=">u2")).flatten().tolist() == [1, 2]  # the other byte order
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (torch.full((2, 3, 4, 4), -0.5), r"x holds floats from -0\.5 to -0\.5: .* before any normalisation"),
+        (torch.full((2, 3, 4, 4), float("nan")), "x holds floats from nan to nan"),
+        (torch.full((2, 3, 4, 4), 300), "x holds whole numbers from 300 to 300"),
+        (torch.zeros(2, 4, 8, 8, dtype=torch.uint8), r"x has the shape \[2, 4, 8, 8\].*drop the fourth channel"),
+        (torch.zeros(8, 8, dtype=torch.uint8), r"x has the shape \[8, 8\]"),
+        (torch.zeros(0, 3, 8, 8, dtype=torch.uint8), "x holds no pictures"),
+        (np.array(["a"]), "tensors or arrays of numbers"),
+        ([torch.zeros(8, 8, 2)], r"x\[0\] has the shape"),
+    ],
+)
+def test_what_cannot_be_a_picture_is_told(given, sentence) -> None:
+    with pytest.raises(UserError, match=sentence):
+        as_pictures(given, "x")
+
+
+def test_single_pictures_of_different_sizes_become_squares() -> None:
+    given = [np.full((6, 9), 7, np.uint8), Image.new("RGB", (20, 11), (1, 2, 3)), torch.full((3, 5, 5), 9).byte()]
+    pictures = as_pictures(given, "x")
+    assert channels_of([pictures]) == 3
+    squares = to_square(pictures, 4, 3)
+    assert squares.shape == (3, 3, 4, 4)
+    assert squares[:, :, 0, 0].tolist() == [[7, 7, 7], [1, 2, 3], [9, 9, 9]]
+
+
+def test_an_array_is_cut_as_the_file_would_be(tmp_path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 41, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    assert torch.equal(to_square(as_pictures(pixels[None], "x"), 12, 3)[0], decode(tmp_path / "a.png", 12, 3))
+
+
+def test_colour_becomes_grey_by_the_usual_weights() -> None:
+    # ITU-R 601: 0.299 × 200 + 0.587 × 40 + 0.114 × 90 = 93.54
+    colour = torch.tensor([200, 40, 90], dtype=torch.uint8).view(1, 3, 1, 1)
+    assert to_square([colour], 1, 1).flatten().tolist() == [94]
+
+
+@pytest.mark.parametrize("given", [[0, 2, 1], np.array([0, 2, 1], np.int8), torch.tensor([0, 2, 1])])
+def test_labels(given) -> None:
+    labels = as_labels(given, 3, "y")
+    assert (labels.dtype, labels.tolist()) == (torch.int64, [0, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([0, 1], r"y must be one label for each of the 3 pictures, not \[2\]"),
+        ([0.0, 1.0, 2.0], "y must be whole numbers from 0 on, one per class, not torch.float64"),
+        ([0, -1, 2], "but one is -1"),
+    ],
+)
+def test_what_cannot_be_labels_is_told(given, sentence) -> None:
+    with pytest.raises(UserError, match=sentence):
+        as_labels(given, 3, "y")

@@ -1,0 +1,98 @@
+"""Each sentence appears when its sign is there, names the remedy, and is silent otherwise."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semifl.report.advice import advise, mean_confidence, odd_sites
+from semifl.report.reading import read_run
+from written_runs import round_line, write_run
+
+
+def said(folder: Path, rounds: int = 6, result: dict[str, Any] | None = None, **changes: Any) -> str:
+    lines = [round_line(index, **changes) for index in range(1, rounds + 1)]
+    return "\n".join(advise(read_run(write_run(folder / "run", lines, **(result or {})))))
+
+
+def test_a_sound_run_needs_no_advice(tmp_path: Path) -> None:
+    assert said(tmp_path) == ""
+
+
+def test_nothing_confident_names_all_four_remedies(tmp_path: Path) -> None:
+    text = said(tmp_path, label_ratio=0.0, class_histogram=[0, 0, 0])
+    assert "confident about nothing" in text
+    for remedy in ("method.threshold (now 0.95)", "method.server_epochs, now 5", "model.weights", "more rounds"):
+        assert remedy in text
+
+
+def test_next_to_nothing_says_how_little(tmp_path: Path) -> None:
+    assert "next to nothing (2.0 % of their pictures)" in said(tmp_path, label_ratio=0.02)
+
+
+def test_two_rounds_are_too_few_to_complain(tmp_path: Path) -> None:
+    assert "confident" not in said(tmp_path, rounds=2, label_ratio=0.0)
+
+
+def test_a_collapse_names_the_class(tmp_path: Path) -> None:
+    text = said(tmp_path, class_histogram=[1, 99, 0])
+    assert "one class (green)" in text
+    assert "collapsing" in text
+
+
+def test_no_gain_over_labels_alone(tmp_path: Path) -> None:
+    assert "no better than one trained on the labels alone" in said(tmp_path, result={"labels_only_accuracy": 79.8})
+
+
+def test_worse_than_labels_alone_with_wrong_labels_asks_for_a_higher_threshold(tmp_path: Path) -> None:
+    text = said(tmp_path, result={"labels_only_accuracy": 90.0}, confident_accuracy=60.0)
+    assert "10.0 points worse" in text
+    assert "raise method.threshold" in text
+
+
+def test_uneven_classes(tmp_path: Path) -> None:
+    assert "mean over classes 60.0 %" in said(tmp_path, result={"balanced_accuracy": 60.0})
+
+
+def test_a_model_that_fell(tmp_path: Path) -> None:
+    text = said(tmp_path, result={"best_test_accuracy": 90.0, "best_test_round": 3})
+    assert "10.0 points worse than that of round 3" in text
+
+
+def test_lost_replies_and_alerts(tmp_path: Path) -> None:
+    text = said(tmp_path, rounds=3, failed=[1], rejected=[2, 3], alerts=["exploding", "rejected", "unheard of"])
+    assert "3 failed, 6 were turned away" in text
+    assert "moved much further" in text
+
+
+def test_clients_that_were_never_asked(tmp_path: Path) -> None:
+    assert "2 of 6 clients were never asked" in said(tmp_path, rounds=3, cohort=[0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("rounds", [3, 8])
+def test_a_site_far_below_the_others_is_pointed_out(tmp_path: Path, rounds: int) -> None:
+    sure, unsure = [0] * 9 + [20], [0] * 4 + [20] + [0] * 5
+    lines = [
+        round_line(index, cohort=[0, 1, 2, 3, 4, 5], confidence_histograms=[sure, sure, unsure, sure, sure, sure])
+        for index in range(1, rounds + 1)
+    ]
+    run = read_run(write_run(tmp_path / "run", lines))
+    # Twenty pictures between 0.4 and 0.5 against twenty between 0.9 and 1.
+    assert [(each.client, round(each.confidence, 2), round(each.gap, 2)) for each in odd_sites(run)] == [
+        (2, 0.45, -0.5)
+    ]
+    assert any("client 2 (0.45)" in sentence and "never seen" in sentence for sentence in advise(run))
+
+
+def test_sites_are_compared_within_a_round_and_not_across_rounds(tmp_path: Path) -> None:
+    """A client asked only at the start, when nobody was sure, is not odd."""
+    early, late = [0, 20] + [0] * 8, [0] * 9 + [20]
+    lines = [
+        round_line(1, cohort=[0, 1, 2], confidence_histograms=[early] * 3),
+        *(round_line(index, cohort=[2, 3, 4, 5], confidence_histograms=[late] * 4) for index in range(2, 6)),
+    ]
+    assert odd_sites(read_run(write_run(tmp_path / "run", lines))) == []
+
+
+def test_mean_confidence_takes_the_middle_of_each_step() -> None:
+    assert mean_confidence([1] + [0] * 8 + [1]) == pytest.approx((0.05 + 0.95) / 2)
