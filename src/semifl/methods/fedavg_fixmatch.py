@@ -34,6 +34,7 @@ class FedAvgFixMatch(Recipe):
     server_share: float = 0.5  # of the server's model in the average; the clients share the rest
     local_steps: int = 0  # batches that everyone trains on in a round; 0: whole epochs, 1: FedSGD
     strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
+    step_from: Literal["sent", "server"] = "sent"  # where the global step starts; the released program: the server's
     local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
 
     def __post_init__(self) -> None:
@@ -55,9 +56,8 @@ class FedAvgFixMatch(Recipe):
         replies = clients.each(S_t, self.client_update, model, t, shapes(sent))
         payloads = (reply.update.payload for reply in replies if reply.update)
         W_u = local_norm.completed(aggregate(self.aggregation, payloads, sent, self.trim), W_s)
-        # The step starts from the server's model, as in the released program.
-        W, past = self.server_step.take(W_s, with_server(W_s, W_u, self.server_share), state.past)
-        return State(W, past)
+        mean = with_server(W_s, W_u, self.server_share)
+        return State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past))
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         S_t = self.cohort(clients, t)

@@ -34,6 +34,7 @@ class FedRGD(Recipe):
     threshold: float = 0.95  # τ
     groups: int = 2  # into which the cohort is dealt, anew in every round
     iterations: int = 16  # steps between two averages, at the server and at each client; 0: whole epochs
+    step_from: Literal["sent", "server"] = "sent"  # where the global step starts; the released program: the server's
     strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
 
     def __post_init__(self) -> None:
@@ -55,8 +56,7 @@ class FedRGD(Recipe):
         W_s = self.server_update(t, W, server)
         replies = clients.each(S_t, self.client_update, model, t, shapes(W))
         mean = self.group_average(W_s, replies, S_t, t)
-        W, past = self.server_step.take(W_s, mean, state.past)
-        return State(W, past)
+        return State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past))
 
     def group_average(self, W_s: Weights, replies: Iterable[Reply], S_t: Cohort, t: Round) -> Weights:
         """Each group's mean with the server, then the mean of the groups that answered; the server if none did."""

@@ -63,6 +63,7 @@ class SemiFL(Recipe):
     local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
     order: Literal["paper", "reference"] = "paper"  # fine-tune before the clients of a round, or after them
     training: Literal["alternate", "parallel"] = "alternate"  # ablation: server and clients from the same weights
+    step_from: Literal["sent", "server"] = "sent"  # where the global step of parallel training starts
     labeling: Literal["global", "batch"] = "global"  # ablation: label each batch with the network in training
 
     def start(self, weights: Weights) -> State:
@@ -92,12 +93,16 @@ class SemiFL(Recipe):
         return State(W, past, kept, stats)
 
     def parallel_round(self, t: Round, state: State, server: Server, clients: Federation, S_t: Cohort) -> State:
-        """Without fine-tuning: the server trains beside the clients, and half of the new model is its own."""
+        """Without fine-tuning: the server trains beside the clients, and half of the new model is its own.
+
+        The released program starts the global step from the server's model: its momentum then pulls towards what the
+        server has just left.
+        """
         model = Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
         server.test(model)
-        W, kept = self.server_update(t, state, server)
-        mean = with_server(W, self.gather(model, clients, S_t, t))
-        W, past = self.server_step.take(W, mean, state.past)
+        W_s, kept = self.server_update(t, state, server)
+        mean = with_server(W_s, self.gather(model, clients, S_t, t))
+        W, past = self.server_step.take(W_s if self.step_from == "server" else state.weights, mean, state.past)
         return State(W, past, kept, {})
 
     def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:

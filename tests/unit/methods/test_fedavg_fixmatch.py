@@ -26,18 +26,21 @@ def test_half_of_the_model_is_the_servers_and_the_clients_share_the_rest() -> No
         np.testing.assert_allclose(tensor.numpy(), expected, atol=1e-6)
 
 
-def test_the_momentum_starts_from_the_servers_model() -> None:
-    stage = Stage(name="fedavg_fixmatch", threshold=0.0, server_momentum=0.5)
+@pytest.mark.parametrize("step_from", ["sent", "server"])
+def test_the_global_step_starts_from_the_model_that_was_sent_or_from_the_servers(step_from: str) -> None:
+    stage = Stage(name="fedavg_fixmatch", threshold=0.0, server_momentum=0.5, step_from=step_from)
     state = stage.method.start(stage.first)
     velocity = {name: np.zeros(tensor.shape) for name, tensor in stage.first.items()}
     for index in (1, 2):
+        sent = state.weights
         state = stage.round(index, state)
         ((_, server),) = stage.server.fits
         clients = [reply.update.payload for reply in stage.clients.replies]
         for name, tensor in state.weights.items():
             W_s = server.weights[name].double().numpy()
-            velocity[name] = 0.5 * velocity[name] + (W_s - (0.5 * W_s + 0.5 * mean(clients, name)))
-            np.testing.assert_allclose(tensor.numpy(), W_s - velocity[name], atol=1e-5)
+            base = W_s if step_from == "server" else sent[name].double().numpy()
+            velocity[name] = 0.5 * velocity[name] + (base - (0.5 * W_s + 0.5 * mean(clients, name)))
+            np.testing.assert_allclose(tensor.numpy(), base - velocity[name], atol=1e-5)
 
 
 def test_fedsgd_takes_one_step_everywhere() -> None:

@@ -18,8 +18,11 @@ def softmax(z: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=1, keepdims=True)
 
 
-def test_parallel_training_starts_everyone_from_the_same_weights_and_gives_the_server_half() -> None:
-    stage = Stage(name="semifl", threshold=0.0, training="parallel", server_momentum=0.5, client_batch=4)
+@pytest.mark.parametrize("step_from", ["sent", "server"])
+def test_parallel_training_starts_everyone_from_the_same_weights_and_gives_the_server_half(step_from: str) -> None:
+    stage = Stage(
+        name="semifl", threshold=0.0, training="parallel", step_from=step_from, server_momentum=0.5, client_batch=4
+    )
     state = stage.method.start(stage.first)
     velocity = {name: np.zeros(tensor.shape) for name, tensor in stage.first.items()}
     for index in (1, 2):
@@ -32,8 +35,9 @@ def test_parallel_training_starts_everyone_from_the_same_weights_and_gives_the_s
         for name, tensor in state.weights.items():
             W_s = server.weights[name].double().numpy()
             mean = 0.5 * W_s + 0.5 * np.mean([model[name].double().numpy() for model in models], axis=0)
-            velocity[name] = 0.5 * velocity[name] + (W_s - mean)
-            np.testing.assert_allclose(tensor.numpy(), W_s - velocity[name], atol=1e-5)
+            base = W_s if step_from == "server" else before[name].double().numpy()
+            velocity[name] = 0.5 * velocity[name] + (base - mean)
+            np.testing.assert_allclose(tensor.numpy(), base - velocity[name], atol=1e-5)
 
 
 def test_parallel_training_without_a_confident_client_is_the_servers_alone() -> None:
