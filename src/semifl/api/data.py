@@ -36,7 +36,7 @@ class FederatedData:
     clients        the pictures of each client
     test           pictures and labels to measure with, or the share of the labeled ones to set aside for it
     class_names    in the order of the labels; "0", "1", … if left out
-    client_labels  for simulations: each client's true labels (or None), which no method sees; they show how often
+    client_labels  for simulations: each client's true labels (or None), for methods that need them; they show how often
                    the clients' own labels are right
     client_names   "client 0", "client 1", … if left out
     flip           whether a mirrored picture is as good an example as the original

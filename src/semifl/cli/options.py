@@ -55,4 +55,8 @@ def device_name(device: str) -> str:
         raise UserError(f"--device {device!r} is not one of auto, cpu, cuda, mps")
     if not available[device.split(":")[0]]:
         raise UserError(f"--device {device}: this machine has none that torch can use")
+    try:
+        torch.empty(0, device=device)
+    except RuntimeError as error:
+        raise UserError(f"--device {device!r} is not a device of this machine") from error
     return device

@@ -14,6 +14,9 @@ STRETCH_PIXELS = 2**21  # 2,048 pictures of 32 × 32: long enough for batched te
 
 
 def shuffled(positions: Tensor, generator: torch.Generator) -> Tensor:
+    """In random order; one picture alone comes twice, in two views, because BatchNorm cannot normalise one value."""
+    if len(positions) == 1:
+        return positions.repeat(2)
     return positions[torch.randperm(len(positions), generator=generator)]
 
 

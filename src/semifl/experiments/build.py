@@ -192,7 +192,11 @@ def _draw_labeled(config: Config, data: Dataset, seed: Seed) -> Tensor:
 
 
 def _check_needs(config: Config, data: Dataset, holdings: Holdings) -> None:
-    """A method that trains on the clients' labels cannot do without one."""
+    """A method that trains on the clients' labels cannot do without one, and the guard has no rival for it."""
+    if config.run.guard and "client_labels" in config.method.thing.needs:
+        raise UserError(
+            f"guard = true does not go with method {config.method.name!r}, which learns nothing without clients"
+        )
     if "client_labels" in config.method.thing.needs and bool((data.labels[holdings.order] == UNKNOWN).any()):
         raise UserError(f"method {config.method.name!r} needs the clients' labels, and some pictures have none")
 

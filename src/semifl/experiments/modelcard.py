@@ -25,17 +25,23 @@ def model_card(stage: Stage, result: Record, date: str) -> str:
         *_table("What it takes and gives", _interface(facts)),
         *_table("What it was trained on", _data(stage)),
         *_table("How", _how(stage, result)),
-        *_table("How well it does", _accuracy(result)),
+        *_table("How well it does", _accuracy(stage, result)),
         "## What to keep in mind",
         "",
         f"- Accuracies are those on {len(world.data.test_labels)} test pictures of the same collection. Pictures from "
         "elsewhere may be harder.",
         "- A picture of something that is none of the classes is given to one of them all the same.",
-        "- Most of its training labels were made by itself and were not checked by anybody.",
+        *_caution(stage),
         "",
         *_table("Made with", {name: where[name] for name in ("semifl", "python", "torch", "system")}),
     ]
     return "\n".join(lines)
+
+
+def _caution(stage: Stage) -> list[str]:
+    if "client_labels" in stage.method.needs:
+        return []
+    return ["- Most of its training labels were made by itself and were not checked by anybody."]
 
 
 def _interface(facts: Any) -> dict[str, Any]:
@@ -56,7 +62,7 @@ def _data(stage: Stage) -> dict[str, Any]:
     return {
         "data": f"`{world.config.data.name}`",
         "labeled pictures": f"{sum(labels)} at the server; by class {', '.join(map(str, labels))}",
-        "unlabeled pictures": f"{int(counts.sum())} at {len(counts)} clients, which kept them",
+        "the clients' pictures": f"{int(counts.sum())} at {len(counts)} clients",
         "held out to choose a model": str(len(world.division.validation)),
     }
 
@@ -72,11 +78,17 @@ def _how(stage: Stage, result: Record) -> dict[str, Any]:
     }
 
 
-def _accuracy(result: Record) -> dict[str, Any]:
-    facts = {
-        "accuracy": f"{result['accuracy']:.1f} %",
-        "balanced accuracy (mean over classes)": f"{result['balanced_accuracy']:.1f} %",
-    }
+def _accuracy(stage: Stage, result: Record) -> dict[str, Any]:
+    """Of the model that was kept: with labels held out that is the best on them, not the last one."""
+    chosen = stage.world.config.split.validation and not stage.world.config.run.guard
+    if chosen:
+        where = f"of round {result['best_round']}, the best on held-out labels"
+        facts = {"accuracy": f"{result['best_accuracy']:.1f} %, {where}"}
+    else:
+        facts = {
+            "accuracy": f"{result['accuracy']:.1f} %",
+            "balanced accuracy (mean over classes)": f"{result['balanced_accuracy']:.1f} %",
+        }
     if result["labels_only_accuracy"] is not None:
         facts["the same model from labels alone"] = f"{result['labels_only_accuracy']:.1f} %"
     return facts

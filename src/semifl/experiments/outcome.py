@@ -39,7 +39,8 @@ def finish(stage: Stage, last: int, state: Any, rivals: Rivals, guard: Guard | N
     _write_facts(stage)
     stage.directory.write_result(result)
     write_model_card(stage, result)
-    write_gallery(stage, model, t.index)
+    # Real sites' pictures stay out of a page that may be passed on; those of a data set divided here may be shown.
+    write_gallery(stage, model, t.index, of_clients=not stage.world.data.sites)
     return result
 
 

@@ -14,7 +14,7 @@ from semifl.data.augment import normalize
 from semifl.data.pictures import UnreadableError, decode
 from semifl.errors import UserError
 from semifl.experiments.modelfile import TrainedModel, load_model
-from semifl.learning.evaluation import BLOCK, Score, blocks, score, slices
+from semifl.learning.evaluation import BLOCK, slices
 from semifl.learning.targets import pseudo_labels
 
 
@@ -48,12 +48,6 @@ def predict(model: TrainedModel, paths: Iterable[Path]) -> Iterator[Prediction]:
         for path in chunk:
             label, confidence = answers.get(path, ("", 0.0))
             yield Prediction(path, label, confidence, problems.get(path, ""))
-
-
-def grade(model: TrainedModel, images: Tensor, labels: Tensor) -> Score:
-    """How well the model does on labeled pictures."""
-    parts = [score(logits_of(model, images[block]), labels[block]) for block in blocks(len(labels))]
-    return sum(parts[1:], parts[0])
 
 
 def _classify(model: TrainedModel, pictures: dict[Path, Tensor]) -> dict[Path, tuple[str, float]]:

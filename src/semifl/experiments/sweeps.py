@@ -11,7 +11,6 @@ rounds = 30
 
 from __future__ import annotations
 
-import hashlib
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 from semifl.errors import UserError
 from semifl.experiments import presets, toml
 from semifl.experiments.config import decode, override, read
-from semifl.experiments.tables import Cell, ResultTable, dotted, file_name
+from semifl.experiments.tables import Cell, ResultTable, dotted, file_name, fingerprint
 
 KEYS = ("preset", "config", "seeds", "set", "grid", "title")
 
@@ -58,7 +57,7 @@ def _cell(start: toml.Table, point: toml.Table, path: Path) -> Cell:
         decode(config)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    mark = hashlib.sha256(toml.dumps(config).encode()).hexdigest()[:6]
+    mark = fingerprint(config)
     row = ", ".join(settings)
     return Cell(f"{file_name(row)[:80]}-{mark}", row, "accuracy", config)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple
 
 from semifl.errors import RunStopped, UserError
 from semifl.experiments.config import decode
-from semifl.experiments.experiment import resume, start
+from semifl.experiments.experiment import start_or_resume
 from semifl.experiments.tables import Cell, run_directory
 
 
@@ -28,10 +29,13 @@ def fill(todo: Sequence[tuple[Cell, int]], folder: Path, jobs: int, workers: int
         return
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        futures = [pool.submit(run_cell, cell, seed, folder, workers, device) for cell, seed in todo]
+        jobs_of = {pool.submit(run_cell, cell, seed, folder, workers, device): (cell, seed) for cell, seed in todo}
         try:
-            for future in as_completed(futures):
-                yield future.result()
+            for future in as_completed(jobs_of):
+                try:
+                    yield future.result()
+                except BrokenProcessPool:
+                    yield Outcome(*jobs_of[future], True, "a process was killed; the same command goes on")
         except BaseException:  # Ctrl-C reaches the runs as well; those not begun must not begin now
             pool.shutdown(wait=True, cancel_futures=True)
             raise
@@ -40,10 +44,7 @@ def fill(todo: Sequence[tuple[Cell, int]], folder: Path, jobs: int, workers: int
 def run_cell(cell: Cell, seed: int, folder: Path, workers: int, device: str) -> Outcome:
     directory = run_directory(folder, cell, seed)
     try:
-        if (directory / "config.toml").is_file():
-            result = resume(directory, workers, device)
-        else:
-            result = start(decode({**cell.config, "seed": seed}), directory, workers, device)
+        result = start_or_resume(decode({**cell.config, "seed": seed}), directory, workers, device)
     except (UserError, RunStopped) as error:
         return Outcome(cell, seed, True, str(error))
     except Exception as error:  # a bug in one method must not cost the others their results

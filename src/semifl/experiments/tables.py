@@ -86,7 +86,7 @@ def own_table(path: Path, scale: str) -> ResultTable:
             settings = dict(dotted(row_keys)) | dict(dotted(column_keys))
             config = _own_config(settings, scale, f"{path}: {row}")
             # With a fingerprint: a row that was changed is another experiment and starts anew.
-            mark = hashlib.sha256(toml.dumps(config).encode()).hexdigest()[:6]
+            mark = fingerprint(config)
             cells.append(Cell(f"{file_name(f'{row} {column}')}-{mark}", row, column, config))
     return ResultTable(str(content.get("title", path.stem)), tuple(cells))
 
@@ -109,6 +109,11 @@ def dotted(keys: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from dotted(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def fingerprint(config: Table) -> str:
+    """Of every value, stated or not: when a default changes, it is another experiment."""
+    return hashlib.sha256(toml.dumps(decode(config).table()).encode()).hexdigest()[:6]
 
 
 def run_directory(folder: Path, cell: Cell, seed: int) -> Path:

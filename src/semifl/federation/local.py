@@ -14,7 +14,7 @@ from semifl.federation.tally import Tally, tensor_bytes
 from semifl.federation.workers import JobFailed, Pool, must
 from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task
 from semifl.learning.batchnorm import BatchNormStats
-from semifl.learning.weights import Shapes, Weights, fault
+from semifl.learning.weights import Shapes, Weights, fault, is_finite
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -105,10 +105,18 @@ def visit(place: Place, message: Any, order: Visit) -> Reply:
     update = task(site, message if own is None else (message, own), t)
     if update is None:
         return Reply(client, None, "abstained", "", site.signals)
-    if place.memory and update.memory:
+    # A model that has burst must not be remembered: the client would start from it for ever.
+    if place.memory and update.memory and is_finite(update.memory) and is_finite(update.payload):
         place.memory.write(client, t.index, update.memory)
     return Reply(client, update._replace(memory={}), "trained", "", site.signals)
 
 
 def client_statistics(place: Place, weights: Weights, client: ClientId) -> BatchNormStats:
-    return statistics_of(place, weights, place.images[place.holdings[client]])
+    """None of a client that has nothing to take a variance of: no picture, or one that shrinks to a single value."""
+    images = place.images[place.holdings[client]]
+    try:
+        return statistics_of(place, weights, images) if len(images) else {}
+    except ValueError as error:
+        if "more than 1 value per channel" in str(error):
+            return {}
+        raise

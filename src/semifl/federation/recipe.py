@@ -61,16 +61,16 @@ class Recipe:
 
     def __post_init__(self) -> None:
         own = {field.name for field in fields(self)}
-        for name in own.intersection(SHARES):
+        for name in (each for each in SHARES if each in own):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
-        for name in own.intersection(COUNTS):
+        for name in (each for each in COUNTS if each in own):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in own.intersection(POSITIVE):
+        for name in (each for each in POSITIVE if each in own):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        for name in own.intersection(NOT_NEGATIVE):
+        for name in (each for each in NOT_NEGATIVE if each in own):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not 0 <= self.trim < 0.5:

@@ -48,7 +48,7 @@ def must(results: Iterator[Any]) -> Iterator[Any]:
     """The results of jobs that may not fail."""
     for result in results:
         if isinstance(result, JobFailed):
-            raise result
+            raise RunStopped(result.reason) from result
         yield result
 
 

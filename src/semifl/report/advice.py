@@ -77,7 +77,8 @@ def _one_class(run: Run) -> Iterator[str]:
 
 def _fallen(run: Run) -> Iterator[str]:
     last, best = number(run.result.get("accuracy")), number(run.result.get("best_test_accuracy"))
-    if last is not None and best is not None and best - last >= FALLEN:
+    chosen = number(run.settings.get("data.validation"))  # then the best model is the one that was kept
+    if last is not None and best is not None and best - last >= FALLEN and not chosen:
         yield (
             f"The last model is {best - last:.1f} points worse than that of round {run.result.get('best_test_round')}. "
             "Hold out some labels (data.validation) so that the best model is kept, or lower method.lr."

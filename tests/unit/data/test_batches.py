@@ -71,3 +71,9 @@ def test_stretches_by_hand(count: int, expected: list[tuple[int, int, int]]) -> 
     cut = [(stretch.start, stretch.stop, len(inner)) for stretch, inner in stretches(count, 16, 32)]
 
     assert cut == expected
+
+
+def test_one_picture_alone_comes_twice() -> None:
+    # BatchNorm cannot normalise a single value, so the picture is seen in two views.
+    assert shuffled(torch.tensor([7]), torch.Generator()).tolist() == [7, 7]
+    assert shuffled(torch.tensor([], dtype=torch.int64), torch.Generator()).tolist() == []

@@ -14,6 +14,7 @@ from semifl.experiments.tables import (
     TITLES,
     Cell,
     ResultTable,
+    fingerprint,
     measured,
     missing,
     own_table,
@@ -152,3 +153,11 @@ def test_an_unfinished_run_is_resumed(tmp_path: Path) -> None:
     assert not outcome.failed
     whole, cut = (measured(tmp_path / name, cell, "accuracy") for name in ("whole", "cut"))
     assert whole == cut
+
+
+def test_the_fingerprint_covers_defaults_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = find("digits").table
+    before = fingerprint(config)
+    assert fingerprint({**config, "seed": 0}) == before  # stated or not, the value is the same
+    assert fingerprint({**config, "method": {**config["method"], "lr": 0.02}}) != before
+    assert fingerprint({**config, "method": {**config["method"], "lr": 0.03}}) == before

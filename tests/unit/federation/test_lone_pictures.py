@@ -1,0 +1,35 @@
+"""Clients with a single picture, and a model whose features shrink to one value per channel."""
+
+import pytest
+import torch
+from torch import nn
+
+from semifl.experiments.config import decode
+from semifl.experiments.experiment import start
+from toys import toy_table
+
+
+def shrinking(channels: int, classes: int) -> nn.Module:
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.BatchNorm1d(channels), nn.Linear(channels, classes))
+
+
+@pytest.mark.parametrize("name", ["semifl", "fedavg", "fedavg_fixmatch", "fedrgd", "fedmatch"])
+def test_a_client_with_one_picture_takes_part(name: str, tmp_path) -> None:
+    table = toy_table()
+    table["data"] = {"name": "toys:ToyData", "labeled": 6, "clients": 42}  # 42 pictures are left: one each
+    table["model"] = {"name": "unit.federation.test_lone_pictures:shrinking"}
+    method = {"name": name, "activity_rate": 0.2, "statistics": "all"}
+    if name != "fedavg":
+        method["threshold"] = 0.0
+    result = start(decode({**table, "rounds": 2, "method": method, "labels_only": False}), tmp_path / "run")
+    assert result["rounds"] == 2
+
+
+def test_a_burst_model_is_not_remembered(tmp_path) -> None:
+    table = toy_table()
+    table["method"] = {"name": "fedavg", "local_norm": True, "lr": 1e30, "activity_rate": 1.0}
+    start(decode({**table, "rounds": 2, "labels_only": False}), tmp_path / "run")
+    for path in (tmp_path / "run/checkpoint/memory").rglob("*.safetensors"):
+        from safetensors.torch import load_file
+
+        assert all(bool(torch.isfinite(tensor).all()) for tensor in load_file(path).values())
