@@ -60,6 +60,8 @@ class FederatedData:
         weak: View | None = None,
         strong: View | None = None,
     ) -> None:
+        if hasattr(clients, "shape"):  # one tensor or array
+            raise UserError("clients must be a list with the pictures of each client, not one array of pictures")
         _check_lengths(len(clients), client_labels, client_names)
         held = _gather(labeled, clients, test, class_names, client_labels, client_names, size, flip)
         source = InMemory(fingerprint(held), held)

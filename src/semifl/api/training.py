@@ -75,6 +75,8 @@ def train(
     max_failures  clients whose code may raise before the run stops
     health        what to do about signs that a run goes astray
     """
+    if not isinstance(on, FederatedData):
+        raise UserError(f"on must be a FederatedData, not {type(on).__name__}")
     chosen_model, model_keys = choose(model)
     config = Config(
         run=Run(

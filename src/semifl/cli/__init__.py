@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 import typer
+import typer.core
 
 from semifl import __version__
 from semifl.cli import (
@@ -39,6 +40,7 @@ OTHER_WORDS = {
     "new": "init", "create": "init", "help": "--help",
 }  # fmt: skip
 
+typer.core.HAS_RICH = False  # our help is plain text; for rich, typer would write "\\[required]"
 app = typer.Typer(
     name="semifl",
     help="Train a classifier from a few labels at the server and many unlabeled clients.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +31,7 @@ def command(
     first = next(iter(values))
     differences = {name: paired(each, values[first]) for name, each in values.items() if name != first}
     if as_json:
-        plain = {name: each._asdict() for name, each in differences.items() if each}
+        plain = {name: _plain(each) for name, each in differences.items() if each}
         facts = {name: {"values": each, "difference": plain.get(name)} for name, each in values.items()}
         typer.echo(json.dumps({"metric": metric, "against": first, "settings": facts}))
         return
@@ -50,6 +51,11 @@ def _print(
         typer.echo(f"\nDifferences are from {first!r}, seed by seed.")
         if unpaired:
             typer.echo(f"No seed in common with it: {'; '.join(unpaired)}.")
+
+
+def _plain(difference: Difference) -> dict[str, float | None]:
+    """JSON has no infinity: the interval of a single seed is null."""
+    return {key: value if math.isfinite(value) else None for key, value in difference._asdict().items()}
 
 
 def _by_seed(group: Group, metric: str) -> dict[int, float]:

@@ -22,7 +22,7 @@ from semifl.experiments.health import MESSAGES
 from semifl.experiments.labels_only import train_labels_only
 from semifl.experiments.outcome import Rivals, best_on_validation, finish, keep_model
 from semifl.experiments.records import Record, RunDirectory, environment, round_record
-from semifl.experiments.stage import Observer, Silent, Stage, open_stage
+from semifl.experiments.stage import Observer, Silent, Stage, check_outputs, open_stage
 from semifl.experiments.toml import Table
 from semifl.learning.weights import digest, distance, is_finite
 
@@ -40,6 +40,7 @@ def start(config: Config, out: Path, workers: int = 1, device: str = "cpu", obse
     """Run an experiment into a new directory."""
     world = build_world(config)
     directory = RunDirectory(out)
+    check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
     directory.create(world.config)
     with directory.locked():
         return _run(world, directory, workers, device, observer or Silent())

@@ -29,6 +29,8 @@ def find_model(run: Path, device: str) -> TrainedModel:
     """The model of a run directory, or a model file by itself."""
     if run.is_dir():
         if not (run / "model.safetensors").is_file():
+            if not (run / "rounds.jsonl").is_file():
+                raise UserError(f"{run} holds no model.safetensors: it is not a run that has been trained")
             raise UserError(f"{run} holds no model.safetensors: the run is not finished (semifl resume {run})")
         run = run / "model.safetensors"
     return load_model(run, device)

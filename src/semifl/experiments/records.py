@@ -57,6 +57,10 @@ class RunDirectory:
     def config(self) -> Config:
         if not (self.path / "config.toml").is_file():
             raise UserError(f"{self.path} is not a run directory: it has no config.toml")
+        if not any((self.path / name).exists() for name in ("environment.json", "rounds.jsonl", "checkpoint")):
+            raise UserError(
+                f"{self.path} is a project and not a run: start one with 'semifl run {self.path}/config.toml'"
+            )
         path = self.path / "config.toml"
         table = read(path)
         if not {"data", "model", "method"} <= table.keys():

@@ -92,7 +92,6 @@ class Stage:
 def open_stage(world: World, directory: RunDirectory, workers: int, device: str, observer: Observer) -> Iterator[Stage]:
     """Everything in place, and put away afterwards."""
     place = world.place(ClientMemory(directory.checkpoints / "memory"), device)
-    check_outputs(place)
     pool: Pool = Here(place)
     if workers > 1:
         place.share()

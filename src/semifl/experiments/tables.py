@@ -70,7 +70,7 @@ def paper_tables(scale: str) -> list[ResultTable]:
 
 
 def own_table(path: Path, scale: str) -> ResultTable:
-    """A user's table: `title`, [rows.NAME] and [columns.NAME], each with a `preset` and settings as dotted keys."""
+    """A user's table: [rows.NAME] and [columns.NAME], each with a `preset` (or `config`, a file) and settings."""
     content = read(path)
     unknown = [key for key in content if key not in ("title", "rows", "columns")]
     if unknown or not isinstance(content.get("rows"), dict) or not content["rows"]:
@@ -84,18 +84,19 @@ def own_table(path: Path, scale: str) -> ResultTable:
             if not isinstance(row_keys, dict) or not isinstance(column_keys, dict):
                 raise UserError(f"{path}: rows and columns are sections, [rows.NAME] and [columns.NAME]")
             settings = dict(dotted(row_keys)) | dict(dotted(column_keys))
-            config = _own_config(settings, scale, f"{path}: {row}")
+            config = _own_config(settings, scale, path.parent, f"{path}: {row}")
             # With a fingerprint: a row that was changed is another experiment and starts anew.
             mark = fingerprint(config)
             cells.append(Cell(f"{file_name(f'{row} {column}')}-{mark}", row, column, config))
     return ResultTable(str(content.get("title", path.stem)), tuple(cells))
 
 
-def _own_config(settings: Table, scale: str, where: str) -> Table:
-    name = settings.pop("preset", "digits")
-    config = override(
-        SCALES[scale](presets.find(str(name)).table), [f"{key}={toml.scalar(value)}" for key, value in settings.items()]
-    )
+def _own_config(settings: Table, scale: str, folder: Path, where: str) -> Table:
+    if "config" in settings:  # a person's own file, as it is
+        start = read(folder / str(settings.pop("config")))
+    else:
+        start = SCALES[scale](presets.find(str(settings.pop("preset", "digits"))).table)
+    config = override(start, [f"{key}={toml.scalar(value)}" for key, value in settings.items()])
     try:
         decode(config)
     except UserError as error:

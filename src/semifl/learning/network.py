@@ -23,6 +23,8 @@ class Network:
         self.module = module.to(self.device)
         trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
         self._shapes = {name: tuple(p.shape) for name, p in trainable.items()}
+        if not trainable:
+            raise UserError("the model has no weights to train")
         total = sum(p.numel() for p in trainable.values())
         vector = next(iter(trainable.values())).detach().new_empty(total)
         self.vector = nn.Parameter(vector)  # what the optimiser sees

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from semifl.errors import RunStopped, UserError
+from semifl.experiments import toml
 from semifl.experiments.config import Chosen, Config, decode
 from semifl.experiments.experiment import resume, start
 from semifl.experiments.guard import Guard, beats, first_guard, judge, standard_error, what_it_can_tell
@@ -219,3 +220,29 @@ def test_a_later_format_is_refused_with_a_sentence(tmp_path: Path) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
     with pytest.raises(UserError, match="has format 99, this version reads 2"):
         resume(tmp_path / "run")
+
+
+def test_a_project_is_not_taken_for_a_run(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "config.toml").write_text(toml.dumps(decode(toy_table()).table()))
+    with pytest.raises(UserError, match="is a project and not a run"):
+        resume(project)
+    assert [path.name for path in project.iterdir()] == ["config.toml"]
+
+
+def test_a_model_that_does_not_fit_leaves_no_run_behind(tmp_path: Path) -> None:
+    table = toy_table()
+    table["model"] = {"name": "toys:toy_model", "hidden": 6, "classes": 3}
+    wrong = {**table, "model": {"name": "torch.nn:Flatten"}}
+    with pytest.raises(UserError, match="the model"):
+        start(decode(wrong), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_guard_is_refused_where_it_has_no_rival(tmp_path: Path) -> None:
+    table = toy_table()
+    table["data"] = {**table["data"], "labeled": 12, "validation": 0.25}
+    table["method"] = {"name": "fedavg"}
+    with pytest.raises(UserError, match="guard = true does not go with"):
+        start(decode({**table, "guard": True}), tmp_path / "run")

@@ -172,7 +172,7 @@ def check_failure(pool: Pool) -> None:
 def test_jobs_that_must_not_fail_raise_at_their_turn() -> None:
     results = must(Here(PLACE).run(jobs.fails_at, 3, range(10)))
     assert [next(results) for _ in range(3)] == [0, 10, 20]
-    with pytest.raises(JobFailed, match="item 3 is bad"):
+    with pytest.raises(RunStopped, match="item 3 is bad"):
         next(results)
 
 
@@ -185,7 +185,7 @@ def test_an_item_that_fails_is_reported_at_its_turn_by_workers(two: Workers) -> 
 
 
 def test_a_result_that_cannot_travel_is_a_failure(two: Workers) -> None:
-    with pytest.raises(JobFailed, match="pickle"):
+    with pytest.raises(RunStopped, match="pickle"):
         list(must(two.run(jobs.unpicklable, None, [1, 2])))
 
     check_usable(two)
