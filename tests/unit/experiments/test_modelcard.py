@@ -24,7 +24,7 @@ def test_the_card_of_a_run(tmp_path: Path) -> None:
     card = card_of(tmp_path / "run")
     assert "red, green, blue" in card
     assert "6 at the server; by class 2, 2, 2" in card
-    assert "42 at 4 clients" in card
+    assert "40 at 4 clients" in card
     assert f"| accuracy | {result['accuracy']:.1f} % |" in card
     assert f"{result['labels_only_accuracy']:.1f} %" in card
     assert "made by itself" in card
