@@ -1,4 +1,4 @@
-"""Draws docs/pictures/views.png from the program's own views. curves.png beside it is that of `semifl run digits`."""
+"""Draws docs/pictures/views.png from the program's own views. curves.png is of `semifl run digits --set seed=1`."""
 
 from __future__ import annotations
 
