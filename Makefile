@@ -26,7 +26,7 @@ test-faults: .venv/ready ## kills, damage, full disks, fuzzing and poisoned clie
 docs: .venv/ready ## the documentation as a site, in site/; fails on a broken link
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/python docs/make_reference.py
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "open site/index.html"
 
 bench: .venv/ready ## every benchmark, each against its rival in the same run (JSON lines)

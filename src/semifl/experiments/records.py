@@ -167,14 +167,17 @@ def _signals(tally: Tally) -> Record:
     def total(name: str) -> float:
         return float(sum(fact.get(name, 0) for fact in facts))
 
-    histogram = [sum(counts) for counts in zip(*(fact["classes"] for fact in facts), strict=True)] if facts else []
+    def by_class(name: str) -> list[int]:
+        return [sum(counts) for counts in zip(*(fact[name] for fact in facts), strict=True)] if facts else []
+
     return {
         "label_ratio": _ratio(total("confident"), total("images")),
         "mean_confidence": _ratio(total("confidence"), total("images")),
         "pseudo_accuracy": _ratio(100 * total("right"), total("known")),
         "confident_accuracy": _ratio(100 * total("right_confident"), total("known_confident")),
         "agreement": _mean_fact(tally, "agreement"),
-        "class_histogram": histogram,
+        "class_histogram": by_class("classes"),
+        "class_predictions": by_class("predicted"),
         "confidence_histograms": [reply.facts.get("confidence_bins") for reply in tally.replies] if facts else [],
     }
 

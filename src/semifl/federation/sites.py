@@ -108,6 +108,7 @@ class ClientSite:
             "images": len(pseudo.labels),
             "confident": int(confident.sum()),
             "confidence": float(pseudo.confidence.sum(dtype=torch.float64)),
+            "predicted": torch.bincount(pseudo.labels, minlength=self.facts.classes).tolist(),
             "classes": torch.bincount(pseudo.labels[confident], minlength=self.facts.classes).tolist(),
             "confidence_bins": torch.bincount((10 * pseudo.confidence).long().clamp(0, 9), minlength=10).tolist(),
             **self._oracle.judge(pseudo, confident, positions),

@@ -36,10 +36,21 @@ def classes(run: Run) -> Figure:
     caption = f"Share of each class among the confident pseudo-labels of the last {len(recent)} rounds, beside the "
     caption += f"server's labels. One bar that outgrows the others is a sign of collapse. {alt}"
     caption += "" if len(sets) == 2 else " The server's counts are written when the run ends."
-    rows = [[name, *(f"{values[i]:.1f}" for _, values in sets.values())] for i, name in enumerate(names)]
+    ratios = _label_ratios(run, len(names))
+    rows = [[name, *(f"{values[i]:.1f}" for _, values in sets.values()), ratios[i]] for i, name in enumerate(names)]
     drawing = bar_chart(names, list(sets.values()), "percent", alt)
     legend = [(f"{colour} area", label) for label, (colour, _) in sets.items()]
-    return Figure("classes", title, caption, alt, drawing, legend, ["class", *sets], rows)
+    return Figure("classes", title, caption, alt, drawing, legend, ["class", *sets, "label ratio %"], rows)
+
+
+def _label_ratios(run: Run, classes: int) -> list[str]:
+    """Of the pictures taken for a class in the last rounds, how many were confident; empty where nobody counted."""
+    pairs = [
+        (counts(each.get("class_histogram")), counts(each.get("class_predictions"))) for each in run.rounds[-RECENT:]
+    ]
+    pairs = [(sure, said) for sure, said in pairs if len(sure) == len(said) == classes]
+    totals = [(sum(sure[i] for sure, _ in pairs), sum(said[i] for _, said in pairs)) for i in range(classes)]
+    return [f"{100 * sure / said:.1f}" if said else "" for sure, said in totals]
 
 
 def confusion(run: Run) -> Figure:
