@@ -16,6 +16,7 @@ from semifl.cli import (
     check,
     compare,
     data,
+    deploy,
     evaluate,
     export,
     init,
@@ -52,6 +53,7 @@ for name, verb in {"init": init, "run": run, "resume": resume, "list": list_, "s
     app.command(name)(verb.command)
 app.add_typer(data.app, name="data")
 app.add_typer(theory.app, name="theory")
+app.add_typer(deploy.app, name="deploy")
 app.command("evaluate")(evaluate.command)
 app.command("predict")(predict.command)
 app.command("table")(table.command)
@@ -68,7 +70,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Train a classifier from a few labels at the server and many unlabeled clients."""

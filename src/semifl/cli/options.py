@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from semifl.experiments.config import Config
+    from semifl.experiments.toml import Table
 
 What = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="The name of a preset, or a TOML file.")]
 Settings = Annotated[
@@ -27,12 +28,18 @@ RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 def load(what: str, settings: list[str] | None) -> Config:
     """The configuration that a preset's or a file's name stands for, with the settings applied."""
+    from semifl.experiments.config import decode
+
+    return decode(table(what, settings))
+
+
+def table(what: str, settings: list[str] | None) -> Table:
+    """The same before it is checked."""
     from semifl.experiments import presets
-    from semifl.experiments.config import decode, override, read
+    from semifl.experiments.config import override, read
 
     looks_like_file = what.endswith(".toml") or "/" in what or Path(what).is_file()
-    table = read(Path(what)) if looks_like_file else presets.find(what).table
-    return decode(override(table, settings or []))
+    return override(read(Path(what)) if looks_like_file else presets.find(what).table, settings or [])
 
 
 def worker_count(workers: int | None) -> int:

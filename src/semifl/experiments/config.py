@@ -217,17 +217,17 @@ def _decode(table: Table) -> Config:
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise UserError(f"{name} must be a section, [{name}], not a value")
-    _refuse_unknown(table, [*_names(Run), *sections], "")
+    refuse_unknown(table, [*_names(Run), *sections], "")
     data, model, method = sections["data"], sections["model"], sections["method"]
     partition = data.pop("partition", None)
-    split = _build(Split, _take(data, _names(Split)), "data")
-    views = _build(Views, _take(data, VIEWS), "data")
-    warm_start = _build(WarmStart, _take(model, _names(WarmStart)), "model")
+    split = from_section(Split, _take(data, _names(Split)), "data")
+    views = from_section(Views, _take(data, VIEWS), "data")
+    warm_start = from_section(WarmStart, _take(model, _names(WarmStart)), "model")
     chosen_model, model_keys = _choose_model(model)
     return Config(
-        run=_build(Run, table, ""),
-        stop=_build(Stop, sections["stop"], "stop"),
-        health=_build(Health, sections["health"], "health"),
+        run=from_section(Run, table, ""),
+        stop=from_section(Stop, sections["stop"], "stop"),
+        health=from_section(Health, sections["health"], "health"),
         split=split,
         data=_choose(DATASETS, data, "data", "digits", known=[*_names(Split), *VIEWS, "partition"]),
         partition=None if partition is None else _choose_partition(partition),
@@ -246,7 +246,7 @@ def _choose(package: str, section: Table, where: str, default: str, known: Seque
     duty = {"data": "load", "method": "round", "method.objective": "loss"}[where]
     if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not hasattr(cls, duty):
         raise UserError(f"{where}.name = {name!r} is not a dataclass with a method {duty!r}")
-    return Chosen(name, _build(cls, section, where, known))
+    return Chosen(name, from_section(cls, section, where, known))
 
 
 def _choose_partition(section: Any) -> Chosen[Partition]:
@@ -257,7 +257,7 @@ def _choose_partition(section: Any) -> Chosen[Partition]:
         raise UserError(
             f"data.partition.name = {name!r} is not one of {', '.join(PARTITIONS)}{did_you_mean(name, PARTITIONS)}"
         )
-    return Chosen(name, _build(PARTITIONS[name], section, "data.partition"))
+    return Chosen(name, from_section(PARTITIONS[name], section, "data.partition"))
 
 
 def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
@@ -267,7 +267,7 @@ def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
         return Chosen(name, _handed_over), section
     factory = registry.find(MODELS, _text(name, "model.name"), "model.name")
     if dataclasses.is_dataclass(factory) and hasattr(factory, "build"):
-        spec: Any = _build(factory, section, "model", _names(WarmStart))  # type: ignore[arg-type]
+        spec: Any = from_section(factory, section, "model", _names(WarmStart))  # type: ignore[arg-type]
         return Chosen(name, spec.build), _leaves(spec)
     if not callable(factory):
         raise UserError(f"model.name = {name!r} is not a function or class that builds a model")
@@ -280,7 +280,7 @@ def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
             raise UserError(f"model.{key} = {value!r} is not right: it should be a number, a string, true or false")
         _check(type(value), value, f"model.{key}")
     if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-        _refuse_unknown(section, [*parameters, *_names(WarmStart)], "model")
+        refuse_unknown(section, [*parameters, *_names(WarmStart)], "model")
     return Chosen(name, factory), section
 
 
@@ -289,9 +289,9 @@ def _handed_over(**_: Any) -> Any:
     raise UserError(only_in_python("the model"))
 
 
-def _build(cls: type[T], section: Table, where: str, known: Sequence[str] = ()) -> T:
+def from_section(cls: type[T], section: Table, where: str, known: Sequence[str] = ()) -> T:
     """An instance of a dataclass from a table: unknown keys, wrong types and bad values are one sentence each."""
-    _refuse_unknown(section, [*_names(cls), *known], where)
+    refuse_unknown(section, [*_names(cls), *known], where)
     types = get_type_hints(cls)
     values = {key: _check(types[key], value, f"{where}.{key}" if where else key) for key, value in section.items()}
     try:
@@ -315,7 +315,7 @@ def _check(wanted: Any, value: Any, dotted: str) -> Any:
         raise UserError(f"{dotted} = {value!r} is not right: {message}") from error
 
 
-def _refuse_unknown(section: Table, known: Sequence[str], where: str) -> None:
+def refuse_unknown(section: Table, known: Sequence[str], where: str) -> None:
     for key in section:
         if key not in known:
             dotted = f"{where}.{key}" if where else key

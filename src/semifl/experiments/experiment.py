@@ -22,7 +22,7 @@ from semifl.experiments.health import MESSAGES
 from semifl.experiments.labels_only import train_labels_only
 from semifl.experiments.outcome import Rivals, best_on_validation, finish, keep_model
 from semifl.experiments.records import Record, RunDirectory, environment, round_record
-from semifl.experiments.stage import Observer, Silent, Stage, check_outputs, open_stage
+from semifl.experiments.stage import Elsewhere, Observer, Silent, Stage, check_outputs, open_stage
 from semifl.experiments.toml import Table
 from semifl.learning.weights import digest, distance, is_finite
 
@@ -36,30 +36,42 @@ class Progress(NamedTuple):
     guard: Guard | None
 
 
-def start(config: Config, out: Path, workers: int = 1, device: str = "cpu", observer: Observer | None = None) -> Record:
-    """Run an experiment into a new directory."""
+def start(
+    config: Config,
+    out: Path,
+    workers: int = 1,
+    device: str = "cpu",
+    observer: Observer | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> Record:
+    """Run an experiment into a new directory; clients may live elsewhere."""
     world = build_world(config)
     directory = RunDirectory(out)
     check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
     directory.create(world.config)
     with directory.locked():
-        return _run(world, directory, workers, device, observer or Silent())
+        return _run(world, directory, workers, device, observer or Silent(), elsewhere)
 
 
 def start_or_resume(
-    config: Config, out: Path, workers: int = 1, device: str = "cpu", observer: Observer | None = None
+    config: Config,
+    out: Path,
+    workers: int = 1,
+    device: str = "cpu",
+    observer: Observer | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Record:
     """Run an experiment into a directory; if it holds a run already, go on with it, provided that it is the same."""
     directory = RunDirectory(out)
     if not (out / "config.toml").exists():
-        return start(config, out, workers, device, observer)
+        return start(config, out, workers, device, observer, elsewhere)
     world = build_world(config)
     changed = differences(read(out / "config.toml"), tomllib.loads(toml.dumps(world.config.table())))
     if changed:
         raise UserError(f"{out} holds another run, so this one needs a directory of its own: {changed[0]}")
     with directory.locked():
         finished = directory.result()
-        return finished or _go_on(world, directory, workers, device, observer)
+        return finished or _go_on(world, directory, workers, device, observer, elsewhere)
 
 
 def resume(
@@ -78,14 +90,21 @@ def resume(
         return _go_on(build_world(config), directory, workers, device, observer)
 
 
-def _go_on(world: World, directory: RunDirectory, workers: int, device: str, observer: Observer | None) -> Record:
+def _go_on(
+    world: World,
+    directory: RunDirectory,
+    workers: int,
+    device: str,
+    observer: Observer | None,
+    elsewhere: Elsewhere | None = None,
+) -> Record:
     done = max(Checkpoints(directory.checkpoints).rounds(), default=0)
     if not done and len(directory.rounds()) > 1:  # one line may be that of a round whose checkpoint never came
         raise UserError(
             f"{directory.path} has lost its checkpoints, so its {len(directory.rounds())} rounds cannot be continued"
         )
     directory.add_event("resumed", after=done, environment=environment())
-    return _run(world, directory, workers, device, observer or Silent())
+    return _run(world, directory, workers, device, observer or Silent(), elsewhere)
 
 
 def differences(before: Table, after: Table, where: str = "") -> list[str]:
@@ -112,8 +131,10 @@ def _change_rounds(directory: RunDirectory, config: Config, done: int, rounds: i
     return config
 
 
-def _run(world: World, directory: RunDirectory, workers: int, device: str, observer: Observer) -> Record:
-    with open_stage(world, directory, workers, device, observer) as stage:
+def _run(
+    world: World, directory: RunDirectory, workers: int, device: str, observer: Observer, elsewhere: Elsewhere | None
+) -> Record:
+    with open_stage(world, directory, workers, device, observer, elsewhere) as stage:
         rivals = _rivals(stage)
         done, progress = _load(stage)
         directory.keep_rounds(done)

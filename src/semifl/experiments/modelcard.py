@@ -57,12 +57,12 @@ def _interface(facts: Any) -> dict[str, Any]:
 
 def _data(stage: Stage) -> dict[str, Any]:
     world = stage.world
-    counts = world.division.clients.counts
+    counts = stage.client_pictures
     labels = world.data.labels[world.division.server].bincount(minlength=world.data.facts.classes).tolist()
     return {
         "data": f"`{world.config.data.name}`",
         "labeled pictures": f"{sum(labels)} at the server; by class {', '.join(map(str, labels))}",
-        "the clients' pictures": f"{int(counts.sum())} at {len(counts)} clients",
+        "the clients' pictures": f"{sum(counts)} at {len(counts)} clients",
         "held out to choose a model": str(len(world.division.validation)),
     }
 

@@ -52,7 +52,7 @@ def _write_facts(stage: Stage) -> None:
     world = {
         "class_names": names,
         "server_classes": counts.tolist(),
-        "client_pictures": division.clients.counts.tolist(),
+        "client_pictures": stage.client_pictures,
         "sites": list(data.sites),
     }
     stage.directory.write_facts("world.json", world)

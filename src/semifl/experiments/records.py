@@ -167,12 +167,16 @@ def _signals(tally: Tally) -> Record:
     def total(name: str) -> float:
         return float(sum(fact.get(name, 0) for fact in facts))
 
+    def images(told: str) -> float:
+        return float(sum(fact["images"] for fact in facts if told in fact))
+
     def by_class(name: str) -> list[int]:
-        return [sum(counts) for counts in zip(*(fact[name] for fact in facts), strict=True)] if facts else []
+        told = [fact[name] for fact in facts if name in fact]  # a site's policy may keep it back
+        return [sum(counts) for counts in zip(*told, strict=True)]
 
     return {
-        "label_ratio": _ratio(total("confident"), total("images")),
-        "mean_confidence": _ratio(total("confidence"), total("images")),
+        "label_ratio": _ratio(total("confident"), images("confident")),
+        "mean_confidence": _ratio(total("confidence"), images("confidence")),
         "pseudo_accuracy": _ratio(100 * total("right"), total("known")),
         "confident_accuracy": _ratio(100 * total("right_confident"), total("known_confident")),
         "agreement": _mean_fact(tally, "agreement"),

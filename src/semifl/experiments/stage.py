@@ -18,9 +18,20 @@ from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
 from semifl.federation.workers import Here, Pool, Workers, threads
-from semifl.federation.world import Round
+from semifl.federation.world import Federation, Round
 from semifl.learning.weights import Weights
 from semifl.randomness import Seed
+
+
+class Elsewhere(Protocol):
+    """Clients that are not simulated here."""
+
+    @property
+    def pictures(self) -> list[int]:
+        """How many each of them says it holds; 0 of one that keeps it to itself."""
+        ...
+
+    def federation(self, tally: Tally) -> Federation: ...
 
 
 class Observer(Protocol):
@@ -63,13 +74,20 @@ class Stage:
     directory: RunDirectory
     observer: Observer
     first_weights: Weights
+    elsewhere: Elsewhere | None = None  # None: the clients are simulated here
 
     @property
     def method(self) -> Any:
         return self.world.config.method.thing
 
-    def clients(self, failures_allowed: int = 0) -> LocalFederation:
+    def clients(self, failures_allowed: int = 0) -> Federation:
+        if self.elsewhere:
+            return self.elsewhere.federation(self.tally)
         return LocalFederation(self.pool, len(self.world.division.clients), self.tally, failures_allowed)
+
+    @property
+    def client_pictures(self) -> list[int]:
+        return self.elsewhere.pictures if self.elsewhere else self.world.division.clients.counts.tolist()
 
     def nobody(self) -> LocalFederation:
         """A federation that no client has joined."""
@@ -89,8 +107,19 @@ class Stage:
 
 
 @contextmanager
-def open_stage(world: World, directory: RunDirectory, workers: int, device: str, observer: Observer) -> Iterator[Stage]:
+def open_stage(
+    world: World,
+    directory: RunDirectory,
+    workers: int,
+    device: str,
+    observer: Observer,
+    elsewhere: Elsewhere | None = None,
+) -> Iterator[Stage]:
     """Everything in place, and put away afterwards."""
+    if elsewhere is None and not len(world.division.clients.order):
+        raise UserError(
+            "no client of this run has a picture here: a run of a real federation goes on with 'semifl deploy'"
+        )
     place = world.place(ClientMemory(directory.checkpoints / "memory"), device)
     pool: Pool = Here(place)
     if workers > 1:
@@ -102,7 +131,7 @@ def open_stage(world: World, directory: RunDirectory, workers: int, device: str,
         # All but the server's own work is done by one thread: two that wait for each other are slow on a busy machine.
         with threads(1):
             # The first weights are taken now: every fit leaves its own in the network.
-            yield Stage(world, place, pool, server, tally, directory, observer, place.network.weights())
+            yield Stage(world, place, pool, server, tally, directory, observer, place.network.weights(), elsewhere)
     finally:
         pool.close()
 

@@ -47,7 +47,7 @@ class LocalFederation:
         return tuple(range(self._size))
 
     def sample(self, count: int, rng: torch.Generator) -> Cohort:
-        return tuple(torch.randperm(self._size, generator=rng)[:count].sort().values.tolist())
+        return draw(self._size, count, rng)
 
     def each(
         self,
@@ -68,7 +68,7 @@ class LocalFederation:
                 if isinstance(result, JobFailed):
                     reply = self._failed(client, result, t)
                 else:
-                    reply = _inspect(result, expected(client) if callable(expected) else expected)
+                    reply = inspected(result, expected(client) if callable(expected) else expected)
             self._tally.received(reply)
             yield reply
 
@@ -90,7 +90,12 @@ class LocalFederation:
                 yield stats
 
 
-def _inspect(reply: Reply, expected: Shapes) -> Reply:
+def draw(size: int, count: int, rng: torch.Generator) -> Cohort:
+    """`count` of `size` clients, uniformly; the same wherever the clients live."""
+    return tuple(torch.randperm(size, generator=rng)[:count].sort().values.tolist())
+
+
+def inspected(reply: Reply, expected: Shapes) -> Reply:
     """Turn an update away before it can touch the average, if it is not what the method expects."""
     reason = fault(reply.update.payload, expected) if reply.update else ""
     return reply._replace(update=None, outcome="rejected", reason=reason) if reason else reply

@@ -76,9 +76,9 @@ def test_a_split_layout_knows_its_labels_and_sites(root):
     assert data.images.shape == (6, 3, 4, 4)
     assert (data.images.dtype, data.labels.dtype, data.site_of.dtype) == (torch.uint8, torch.int64, torch.int64)
     assert data.facts.class_names == ("ant", "cat")
-    # (30 + 10 + 20 + 60 + 50 + 40) / 6 = 35; the variance is (25 + 625 + 225 + 625 + 225 + 25) / 6 = 1750 / 6
-    assert data.facts.mean == pytest.approx((35 / 255, 0, 0))
-    assert data.facts.std[0] == pytest.approx((1750 / 6) ** 0.5 / 255)
+    # Of the server's pictures alone: (30 + 10 + 20) / 3 = 20; the variance is (100 + 100 + 0) / 3
+    assert data.facts.mean == pytest.approx((20 / 255, 0, 0))
+    assert data.facts.std[0] == pytest.approx((200 / 3) ** 0.5 / 255)
     assert data.skipped == ()
 
 

@@ -50,7 +50,7 @@ class Folder:
         root = self._checked_root()
         groups, entries = self._found(root)
         _check(root, groups, entries)
-        decoded = self._decode(root, entries, progress)
+        decoded = self.read(root, entries, progress)
         lost = set(decoded.skipped)
         skipped = tuple(str(entries[position].path.relative_to(root)) for position in decoded.skipped)
         entries = [entry for position, entry in enumerate(entries) if position not in lost]
@@ -67,13 +67,19 @@ class Folder:
 
     def _found(self, root: Path) -> tuple[Groups, list[Entry]]:
         """The folders of every part by the names of their classes or sites, and the pictures in them."""
-        groups = {part: _subfolders(root / part) for part in _parts(root)}
+        groups = {part: subfolders(root / part) for part in self._parts(root)}
         return groups, [
             Entry(part, name, path)
             for part, folders in groups.items()
             for name, folder in folders.items()
             for path in pictures_below(folder)
         ]
+
+    def _parts(self, root: Path) -> tuple[str, ...]:
+        return _parts(root)
+
+    def _sites(self, groups: Groups) -> tuple[str, ...]:
+        return tuple(groups.get("clients", {}))
 
     def _checked_root(self) -> Path:
         if not self.root:
@@ -85,7 +91,7 @@ class Folder:
             raise UserError(f"{root} is not a folder: let data.root name the folder of pictures that holds {EXPECTED}.")
         return root
 
-    def _decode(self, root: Path, entries: list[Entry], progress: Progress | None) -> Decoded:
+    def read(self, root: Path, entries: list[Entry], progress: Progress | None = None) -> Decoded:
         """The pictures from the cache, or from their files."""
         settings = f"{root}|{self.size}|{self.channels}"
         # The name says which folder, the fingerprint in which state: a new state replaces the old one on disk.
@@ -108,7 +114,7 @@ class Folder:
 
     def _assemble(self, groups: Groups, entries: list[Entry], decoded: Decoded, skipped: tuple[str, ...]) -> Dataset:
         """Put a label or a site to every picture; the test pictures are the last part."""
-        classes, sites = groups["test"], groups.get("clients", {})
+        classes, sites = groups["test"], self._sites(groups)
         known = ("labeled", "train", "test")
         label = {(part, name): number for part in known for number, name in enumerate(classes)}
         site = {("clients", name): number for number, name in enumerate(sites)}
@@ -118,14 +124,15 @@ class Folder:
         if sites:
             labeled = torch.arange(sum(entry.part == "labeled" for entry in entries))
             site_of = torch.tensor([site.get(entry[:2], UNKNOWN) for entry in entries[:training]])
-        mean, std = moments(decoded.images[:training])
+        # Where clients' pictures come apart from the server's, the server cannot know their mean either.
+        mean, std = moments(decoded.images[: training if labeled is None else len(labeled)])
         facts = Facts(tuple(classes), mean, std, self.flip, channels=decoded.images.shape[1], size=self.size)
         return Dataset(
             facts,
             *(decoded.images[:training], labels[:training]),
             *(decoded.images[training:], labels[training:]),
             labeled=labeled,
-            sites=tuple(sites),
+            sites=sites,
             site_of=site_of,
             skipped=skipped,
         )
@@ -142,7 +149,7 @@ def _parts(root: Path) -> tuple[str, ...]:
     raise UserError(f"{root} has neither labeled/ nor train/: a folder of pictures holds {EXPECTED}.")
 
 
-def _subfolders(folder: Path) -> dict[str, Path]:
+def subfolders(folder: Path) -> dict[str, Path]:
     """The folders of the classes or sites by name, sorted; a picture beside them would be lost, so it is an error.
 
     Names are compared letter by letter: macOS writes "ä" in two signs and others in one, and both mean one class.

@@ -1,0 +1,61 @@
+"""How a kit is named on a command line, and opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semifl.errors import UserError
+
+if TYPE_CHECKING:
+    from semifl.deploy.kit import Kit
+
+KitPath = Annotated[
+    Path, typer.Argument(metavar="KIT", help="A kit: the sealed file, or the folder it was opened into.")
+]
+OperatorKit = Annotated[
+    Path | None,
+    typer.Option("--kit", envvar="SEMIFL_KIT", help="The operator's kit [default: the only one in . or kits/]."),
+]
+
+
+def opened(path: Path, kind: str, verb: str) -> Kit:
+    """The kit at `path`, if it is of the kind that the verb needs; a certificate that ends soon is told."""
+    from semifl.deploy.flare.provision import need_flare
+    from semifl.deploy.kit import expect, expiry_warning, open_kit
+
+    need_flare(verb)
+    kit = expect(open_kit(path, lambda question: str(typer.prompt(question, hide_input=True))), kind, verb)
+    if warning := expiry_warning(kit):
+        typer.echo(f"warning: {warning}", err=True)
+    return kit
+
+
+def operators(path: Path | None, verb: str) -> Kit:
+    """The operator's kit that was named, or the only one that lies about."""
+    from semifl.deploy.flare.provision import settle
+
+    kit = opened(path or _lying_about(), "operator", verb)
+    settle(kit)
+    return kit
+
+
+def _lying_about() -> Path:
+    from semifl.deploy.kit import read_kit
+    from semifl.deploy.sealing import read_header
+
+    found: dict[str, Path] = {}
+    for path in sorted([*Path().glob("*"), *Path("kits").glob("*")]):
+        try:
+            if path.is_dir() and (path / "kit.toml").exists() and read_kit(path).kind == "operator":
+                found[read_kit(path).name] = path  # an opened kit needs no passphrase, so it goes before its file
+            elif path.suffix == ".kit" and read_header(path)["kind"] == "operator":
+                found.setdefault(read_header(path)["name"], path)
+        except UserError:
+            continue
+    if len(found) == 1:
+        return next(iter(found.values()))
+    several = f" ({', '.join(found)})" if found else ""
+    raise UserError(f"name the operator's kit with --kit: there {'are several' if found else 'is none'} here{several}")

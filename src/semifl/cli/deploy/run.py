@@ -1,0 +1,60 @@
+"""`semifl deploy run`: train in the federation, from an operator's desk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from semifl.cli import options
+from semifl.cli.deploy.kit_options import OperatorKit, operators
+
+
+class Desk:
+    """One line per round, and whatever else there is to know."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+
+    def said(self, message: str) -> None:
+        self._console.print(message, style="yellow" if message.startswith("warning") else None)
+
+    def round(self, record: dict[str, Any], best: float, rounds: int) -> None:
+        facts = [f"accuracy {record['accuracy']:.1f} % (best {best:.1f})"]
+        if record["label_ratio"] is not None:
+            facts.append(f"confident {100 * record['label_ratio']:.0f} %")
+        for outcome in ("abstained", "late", "failed", "rejected"):
+            if record[outcome]:
+                facts.append(f"{len(record[outcome])} of {len(record['cohort'])} {outcome}")
+        self._console.print(f"round {record['round']} of {rounds}: {' · '.join(facts)}")
+
+
+def command(
+    config: options.What,
+    kit: OperatorKit = None,
+    settings: options.Settings = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The run's name at the hub [default: NAME-seed-N].")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Where its results go [default: runs/NAME].")] = None,
+) -> None:
+    """Train a model with all sites; the same command again follows the run, or goes on with it."""
+    from semifl.cli.display import finished
+    from semifl.deploy.flare.conductor import Conductor
+
+    table = options.table(config, settings)
+    run = name or f"{Path(config).stem}-seed-{table.get('seed', 0)}"
+    desk = operators(kit, "run")
+    directory = out or Path("runs") / run
+    conductor = Conductor(desk, run, table, directory, Desk())
+    try:
+        result = conductor.see_through()
+    except KeyboardInterrupt:
+        typer.echo(
+            f"\n{run} goes on at the hub; 'semifl deploy run {config}' follows it again, 'semifl deploy stop' stops it",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    finished(directory, result)

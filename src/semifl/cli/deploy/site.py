@@ -1,0 +1,57 @@
+"""`semifl deploy site`: a site joins the federation with the pictures of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semifl.cli import options
+from semifl.cli.deploy.kit_options import KitPath, opened
+
+if TYPE_CHECKING:
+    from semifl.deploy.policy import Policy
+
+
+def command(
+    kit: KitPath,
+    data: Annotated[Path, typer.Option("--data", help="The folder with this site's pictures.")],
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="Pictures in a folder per class, to tell the model's accuracy here.")
+    ] = None,
+    device: options.Device = "auto",
+) -> None:
+    """Join the federation: train on this folder's pictures, which never leave the machine."""
+    site = opened(kit, "site", "site")
+    from semifl.deploy.flare.processes import supervise
+    from semifl.deploy.pictures import count_pictures
+    from semifl.deploy.place import PlaceOfData, write_place
+    from semifl.deploy.policy import read_policy
+
+    policy = read_policy(site.policy)
+    pictures = count_pictures(data)
+    own = f", {count_pictures(labels)} of its own labels" if labels else ""
+    absolute = labels.absolute() if labels else None
+    write_place(site.folder, PlaceOfData(data.absolute(), absolute, options.device_name(device)))
+    typer.echo(f"{site.name}: {pictures} pictures{own}; the hub is at {site.address}:{site.port}")
+    typer.echo(f"leaves this machine: weights of the trained model, {told(policy)}; policy: {site.policy}")
+    typer.echo("Ctrl-C or 'semifl deploy stop' ends it")
+    supervise(site, lambda message: typer.echo(f"warning: {message}", err=True))
+
+
+def told(policy: Policy) -> str:
+    """What the policy lets out beside the weights, in words."""
+    if policy.privacy.noise:
+        return "with noise, and nothing else"
+    words = {
+        "counts": "numbers of pictures",
+        "training": "mean losses",
+        "confidence": "confidence",
+        "class_histogram": "pictures per class",
+        "statistics": "BatchNorm statistics",
+        "accuracy": "accuracy on its own labels",
+    }
+    return ", ".join(
+        ["how many pictures they rest on", *(words[each] for each in words if getattr(policy.share, each))]
+    )

@@ -1,0 +1,101 @@
+"""`semifl deploy status`: who is there, and how the run goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semifl.cli.deploy.kit_options import operators
+
+if TYPE_CHECKING:
+    from semifl.deploy.flare.session import Line
+    from semifl.deploy.kit import Kit
+
+
+def command(
+    kit: Annotated[
+        Path | None, typer.Argument(metavar="[KIT]", help="A kit [default: the only operator's in . or kits/].")
+    ] = None,
+) -> None:
+    """Show which sites are up, the round, and who answered; with a site's or the hub's kit, how this machine does."""
+    from semifl.deploy.kit import open_kit
+
+    if kit is not None and kit.is_dir() and open_kit(kit).kind != "operator":
+        _this_machine(open_kit(kit))
+        return
+    from semifl.deploy.flare.session import HubDown, Line
+    from semifl.errors import RunStopped
+
+    desk = operators(kit, "status")
+    try:
+        line = Line(desk)
+    except HubDown as error:
+        raise RunStopped(str(error)) from error
+    try:
+        _federation(desk, line)
+    finally:
+        line.close()
+
+
+def _federation(desk: Kit, line: Line) -> None:
+    from semifl.deploy.flare.session import NotRunning
+
+    connected = line.connected()
+    news: dict[str, Any] = {}
+    jobs = {name.removeprefix("semifl-"): job for name, job in line.running().items() if name.startswith("semifl-")}
+    typer.echo(f"hub {desk.address}:{desk.port}: up, {len(connected)} of {len(desk.sites)} sites connected")
+    for name, job in jobs.items():
+        try:
+            news = line.ask(job, {"after": 0})
+        except NotRunning:
+            typer.echo(f"run {name}: waiting")
+            continue
+        typer.echo(f"run {name}: {_progress(news)}")
+    if not jobs:
+        typer.echo("no run is going on")
+    for site in desk.sites:
+        typer.echo(f"  {site:<20} {'up' if site in connected else 'down':<5} {_turn(news.get('sites', {}).get(site))}")
+
+
+def _progress(news: dict[str, Any]) -> str:
+    from semifl.deploy.flare.conductor import read_rounds
+
+    rounds, total = news.get("rounds", []), read_rounds(news.get("config", ""))
+    done = rounds[-1]["round"] if rounds else news.get("first", 1) - 1
+    accuracy = f", accuracy {rounds[-1]['accuracy']:.1f} %" if rounds else ""
+    return f"{done} of {total} rounds done{accuracy}" if total else "preparing"
+
+
+def _turn(entry: dict[str, Any] | None) -> str:
+    """What became of a site's last turn."""
+    if not entry:
+        return ""
+    words = [f"round {entry['round']}: {entry['outcome']}" if "round" in entry else str(entry["outcome"])]
+    if entry.get("seconds"):
+        words.append(f"{entry['seconds']:.1f} s{' (slow)' if entry.get('slow') else ''}")
+    if entry.get("spent"):
+        words.append(f"ε = {entry['spent']['epsilon']:.2f} at δ = {entry['spent']['delta']:g}")
+    if entry.get("reason"):
+        words.append(entry["reason"])
+    return ", ".join(words)
+
+
+def _this_machine(kit: Kit) -> None:
+    from semifl.deploy.flare.processes import last_error, running
+    from semifl.deploy.kit import expiry_warning
+    from semifl.deploy.policy import read_policy
+    from semifl.deploy.privacy import Ledger
+
+    up = running(kit)
+    typer.echo(f"{kit.name}: {f'running (process {up})' if up else 'not running'}; its kit ends on {kit.expires}")
+    if up is None and kit.logs.exists():
+        typer.echo(f"last error: {last_error(kit)}")
+    if warning := expiry_warning(kit):
+        typer.echo(f"warning: {warning}")
+    if kit.kind == "site":
+        privacy = read_policy(kit.policy).privacy
+        spent = Ledger(kit.memory / "privacy.json").spent(privacy.delta)
+        if spent.epsilon:
+            typer.echo(f"privacy spent so far: ε = {spent.epsilon:.2f} at δ = {spent.delta:g}")

@@ -1,0 +1,1 @@
+"""A real federation: the same methods on machines of different owners."""

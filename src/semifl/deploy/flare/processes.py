@@ -1,0 +1,125 @@
+"""The engine's process on this machine: started, started again when it dies, and ended with everything it started."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from semifl.deploy.flare.provision import environment, hub_command, log_file, settle, site_command
+from semifl.deploy.kit import Kit
+from semifl.durable import replace_text
+from semifl.errors import RunStopped, UserError
+
+GRACE = 5.0  # seconds that a process has to end by itself
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a process that died is started again
+LOOK = 0.2
+
+
+def supervise(kit: Kit, say: Callable[[str], None]) -> None:
+    """Keep the engine of this kit running until this process is asked to end."""
+    with _only_one(kit):
+        end_leftovers(kit)
+        settle(kit)
+        pause = FIRST_PAUSE
+        while True:
+            began = time.monotonic()
+            code = _run_once(kit)
+            pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
+            say(f"the engine ended with code {code} ({last_error(kit)}); starting it again in {pause:.0f} s")
+            time.sleep(pause)
+
+
+def _run_once(kit: Kit) -> int:
+    command = hub_command(kit) if kit.kind == "hub" else site_command(kit)
+    with (kit.logs / "console.txt").open("ab") as console:
+        process = subprocess.Popen(
+            command, env=environment(kit), cwd=kit.folder, stdin=subprocess.DEVNULL, stdout=console, stderr=console
+        )
+    try:
+        return process.wait()
+    finally:
+        end_tree([psutil.Process(process.pid)] if process.poll() is None else [])
+        end_leftovers(kit)
+
+
+def running(kit: Kit) -> int | None:
+    """The process that supervises this kit, if there is one."""
+    try:
+        pid = int(json.loads((kit.folder / "running.json").read_text(encoding="utf-8"))["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    with (kit.folder / ".lock").open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return pid
+    return None
+
+
+def stop(kit: Kit) -> None:
+    """Ask the process that supervises this kit to end, and wait until it has."""
+    pid = running(kit)
+    if pid is None:
+        raise UserError(f"{kit.name} is not running on this machine")
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 6 * GRACE
+    while running(kit) is not None:
+        if time.monotonic() > deadline:
+            raise RunStopped(f"{kit.name} (process {pid}) does not end")
+        time.sleep(LOOK)
+
+
+def end_leftovers(kit: Kit) -> None:
+    """End engine processes of this kit whose supervisor is gone: they would hold the port and answer for the site."""
+    end_tree([each for each in psutil.process_iter(["cmdline"]) if _is_of(kit, each)])
+
+
+def end_tree(processes: Sequence[psutil.Process]) -> None:
+    """End processes and all that they started: kindly, then for good."""
+    everyone = {each.pid: each for each in processes}
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            everyone |= {child.pid: child for child in process.children(recursive=True)}
+    for process in everyone.values():
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, alive = psutil.wait_procs(list(everyone.values()), timeout=GRACE)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def last_error(kit: Kit) -> str:
+    """The last line of the engine's log that tells of an error."""
+    path = log_file(kit)
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-200:] if path.exists() else []
+    told = [line for line in lines if " - ERROR - " in line or " - CRITICAL - " in line]
+    return told[-1].rsplit(" - ", 1)[-1][:200] if told else f"see {kit.logs}"
+
+
+def _is_of(kit: Kit, process: psutil.Process) -> bool:
+    words = process.info["cmdline"] or []
+    return process.pid != os.getpid() and any("nvflare" in word for word in words) and str(kit.folder) in words
+
+
+@contextlib.contextmanager
+def _only_one(kit: Kit) -> Iterator[None]:
+    with Path(kit.folder / ".lock").open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(f"{kit.name} is already running on this machine: 'semifl deploy stop' ends it") from error
+        replace_text(kit.folder / "running.json", json.dumps({"pid": os.getpid()}) + "\n")
+        try:
+            yield
+        finally:
+            (kit.folder / "running.json").unlink(missing_ok=True)

@@ -1,0 +1,111 @@
+"""An operator's line to the hub. FLARE has many errors for few causes: here they become three."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from semifl.deploy.flare.controller import TOPIC
+from semifl.deploy.kit import Kit
+from semifl.errors import UserError
+
+PATIENCE = 10.0  # seconds to reach the hub before it counts as down
+
+
+class HubDown(Exception):
+    """The hub cannot be reached now."""
+
+
+class NotRunning(Exception):
+    """The job has ended, or has not begun."""
+
+
+class Line:
+    """A session with the hub; one that broke is replaced by opening a new line."""
+
+    def __init__(self, kit: Kit) -> None:
+        from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+        logging.getLogger("nvflare").setLevel(logging.CRITICAL)  # its threads tell of every broken connection
+        with _translated(kit), contextlib.redirect_stdout(io.StringIO()):
+            self._session = new_secure_session(kit.name, str(kit.folder), timeout=PATIENCE, auto_login_max_tries=1)
+        self._kit = kit
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._session.close()
+
+    def submit(self, job: Path) -> str:
+        with _translated(self._kit):
+            return str(self._session.submit_job(str(job)))
+
+    def ask(self, job: str, question: dict[str, Any]) -> dict[str, Any]:
+        """What the running job says."""
+        with _translated(self._kit):
+            return dict(self._session.do_app_command(job, TOPIC, question))
+
+    def status(self, job: str) -> str:
+        """FLARE's word for how the job stands, such as RUNNING or FINISHED:COMPLETED."""
+        with _translated(self._kit):
+            return str(self._session.get_job_meta(job).get("status", ""))
+
+    def is_forgotten(self, job: str) -> bool:
+        """Whether the hub was restarted after the job began: it believes that the job runs, and nobody plays it."""
+        with _translated(self._kit):
+            meta = self._session.get_job_meta(job)
+            born = self._session.get_system_info().server_info.start_time
+        return meta.get("status") in ("RUNNING", "DISPATCHED") and float(meta.get("submit_time", born)) < float(born)
+
+    def running(self) -> dict[str, str]:
+        """The ids of jobs that wait or run, by their names."""
+        with _translated(self._kit):
+            jobs = self._session.list_jobs(detailed=True)
+        return {str(job.get("name", "")): str(job["job_id"]) for job in jobs if _is_open(job)}
+
+    def connected(self) -> list[str]:
+        """The sites that the hub hears from."""
+        with _translated(self._kit):
+            return [client.name for client in self._session.get_system_info().client_info]
+
+    def at_work(self, sites: list[str], job: str) -> set[str]:
+        """Those of the sites in which the job runs."""
+        with _translated(self._kit):
+            told = self._session.get_client_job_status(sites) or []
+        return {str(each.get("client_name")) for each in told if str(each.get("job_id", "")) == job}
+
+    def abort(self, job: str) -> None:
+        with _translated(self._kit), contextlib.suppress(NotRunning):
+            self._session.abort_job(job)
+
+    def fetch(self, job: str, folder: Path) -> Path:
+        """The job's result, downloaded below `folder`."""
+        with _translated(self._kit), contextlib.redirect_stdout(io.StringIO()):
+            return Path(self._session.download_job_result(job, str(folder)))
+
+
+def _is_open(job: dict[str, Any]) -> bool:
+    return not str(job.get("status", "")).startswith("FINISHED")
+
+
+@contextlib.contextmanager
+def _translated(kit: Kit) -> Iterator[None]:
+    from nvflare.fuel.flare_api import api_spec as spec
+
+    try:
+        yield
+    except (spec.AuthenticationError, spec.AuthorizationError) as error:
+        raise UserError(f"the hub does not let {kit.name} do this: {error}") from error
+    except spec.InvalidJobDefinition as error:
+        raise UserError(f"the hub refuses the job: {error}") from error
+    except (spec.JobNotRunning, spec.JobNotFound, spec.NoReply, spec.JobNotDone) as error:
+        raise NotRunning(str(error)) from error
+    except (spec.NoConnection, spec.SessionClosed, ConnectionError, TimeoutError) as error:
+        raise HubDown(f"the hub at {kit.address}:{kit.port} cannot be reached") from error
+    except (spec.InternalError, RuntimeError) as error:
+        if "no app command" in str(error):  # a job that has not come to its controller yet
+            raise NotRunning(str(error)) from error
+        raise HubDown(" ".join(str(error).split())) from error

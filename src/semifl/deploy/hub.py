@@ -1,0 +1,162 @@
+"""The hub's side of a run in a real federation: the same loop as in a simulation, its clients reached by letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from semifl.deploy import wire
+from semifl.deploy.order import RUN_NAME, refuse_code, refuse_needs, write_order
+from semifl.deploy.remote import Answer, Post, RemoteFederation, Told, short
+from semifl.deploy.settings import Settings
+from semifl.errors import UserError
+from semifl.experiments.build import build_world
+from semifl.experiments.config import Config, decode, from_section
+from semifl.experiments.experiment import start_or_resume
+from semifl.experiments.records import Record, RunDirectory
+from semifl.experiments.stage import Observer
+from semifl.experiments.toml import Table
+from semifl.federation.tally import Tally
+from semifl.federation.world import Federation, Round
+
+PICTURES = "semifl.deploy.pictures:HubPictures"
+ASKED_OF_HUB = ("root", "sites", "partition", "clients", "labeled")  # keys of [data] that the hub fills in itself
+HELLO_SECONDS = 120.0  # a site may have thousands of pictures to decode before its first answer
+SLOW = 2.0  # times the others' seconds from which a site is called slow
+
+
+@dataclass(frozen=True)
+class Hub:
+    """What the hub has: its pictures, the folder of its runs, and who its sites are."""
+
+    data: Path
+    runs: Path
+    sites: tuple[str, ...]
+
+
+@dataclass
+class Sites:
+    """The clients of a run that live elsewhere, and what became of each in the round at hand."""
+
+    post: Post
+    order: Table
+    settings: Settings
+    directory: RunDirectory
+    refused: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    last: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def pictures(self) -> list[int]:
+        return [self.counts.get(site, 0) for site in self.order["sites"]]
+
+    def federation(self, tally: Tally) -> Federation:
+        return RemoteFederation(self.post, self.order, self.settings, tally, self.refused, self.tell)
+
+    def greet(self) -> None:
+        """Ask everyone whether they follow the order; one that does not is named and left out until the next job."""
+        letter = wire.pack("hello", {"order": self.order})
+        for answer in self.post.exchange(dict.fromkeys(self.order["sites"], letter), HELLO_SECONDS):
+            site, facts = answer.site, _hello(answer)
+            if reason := facts.get("refused"):
+                self.refused[site] = reason
+                self.directory.add_event("site refused", site=site, reason=reason)
+            elif facts:
+                self.counts[site] = int(facts.get("pictures", 0))
+                self.directory.add_event("site joined", site=site, **facts)
+            else:
+                self.directory.add_event("site missing", site=site, reason=answer.reason)
+            self.last[site] = {
+                "outcome": "refused" if reason else "ready" if facts else "missing",
+                "reason": reason or answer.reason,
+            }
+        if len(self.refused) == len(self.order["sites"]):
+            raise UserError(f"every site refuses this run: {next(iter(self.refused.values()))}")
+
+    def tell(self, t: Round, told: Told) -> None:
+        entry = {"round": t.index, "outcome": told.outcome, "reason": told.reason, "seconds": round(told.seconds, 2)}
+        self.last[told.site] = entry | ({"spent": told.spent} if told.spent else {})
+        if told.outcome == "late":
+            self.directory.add_event("late", round=t.index, site=told.site, reason=told.reason)
+        if told.spent:
+            self.directory.add_event("privacy spent", round=t.index, site=told.site, **told.spent)
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """What became of each site's last turn; one that takes much longer than the others is called slow."""
+        seconds = sorted(entry["seconds"] for entry in self.last.values() if entry.get("outcome") == "trained")
+        usual = seconds[(len(seconds) - 1) // 2] if seconds else 0.0
+        return {
+            site: entry | ({"slow": True} if _is_slow(entry, usual) else {})
+            for site, entry in sorted(self.last.items())
+        }
+
+
+def hub_config(table: Table, hub: Hub) -> Config:
+    """A run's file as the hub understands it: its own pictures, and the sites of the project."""
+    table = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
+    data = table.pop("data", {})
+    if not isinstance(data, dict) or data.pop("name", "folder") not in ("folder", PICTURES):
+        raise UserError('a real federation learns from folders of pictures: set data.name = "folder"')
+    refuse_code(table, "")
+    data = {key: value for key, value in data.items() if key not in ASKED_OF_HUB}
+    table["data"] = {"name": PICTURES, "root": str(hub.data), "sites": list(hub.sites), **data}
+    config = decode(table)
+    refuse_needs(config)
+    return config
+
+
+def read_settings(table: Table) -> tuple[Settings, Table]:
+    """The section [deploy] of a run's file, and the rest of it."""
+    rest = dict(table)
+    section = rest.pop("deploy", {})
+    if not isinstance(section, dict):
+        raise UserError("deploy must be a section, [deploy], not a value")
+    return from_section(Settings, section, "deploy"), rest
+
+
+def play(
+    hub: Hub,
+    name: str,
+    table: Table,
+    post: Post,
+    observer: Observer,
+    watch: Callable[[Sites], None] = lambda sites: None,
+) -> Record:
+    """Start the run of this name, or go on with it after its last complete round."""
+    if not RUN_NAME.fullmatch(name):
+        raise UserError(f"{name!r} is no name for a run: use letters, digits, dots and dashes")
+    settings, table = read_settings(table)
+    config = hub_config(table, hub)
+    if settings.min_updates > len(hub.sites):
+        raise UserError(f"deploy.min_updates = {settings.min_updates}, but the project has {len(hub.sites)} sites")
+    directory = RunDirectory(hub.runs / name)
+    if finished := directory.result():
+        return finished
+    directory.path.mkdir(parents=True, exist_ok=True)
+    sites = Sites(post, write_order(build_world(config), name, hub.sites), settings, directory)
+    watch(sites)
+    sites.greet()
+    if len(sites.refused) > len(hub.sites) - settings.min_updates:
+        site, reason = next(iter(sites.refused.items()))
+        raise UserError(f"too few sites follow this run's order; {site}: {reason}")
+    return start_or_resume(config, directory.path, observer=observer, elsewhere=sites)
+
+
+def _hello(answer: Answer) -> dict[str, Any]:
+    if answer.data is None:
+        return {}
+    try:
+        letter = wire.unpack(answer.data, {})
+    except UserError as error:
+        return {"refused": str(error)}
+    if letter.kind != "hello":
+        return {"refused": short(letter.facts.get("reason", "it does not say why"))}
+    pictures = letter.facts.get("pictures", 0)
+    counts = {"pictures": pictures} if type(pictures) is int and pictures > 0 else {}
+    return {"semifl": short(letter.facts.get("semifl")), "torch": short(letter.facts.get("torch")), **counts}
+
+
+def _is_slow(entry: dict[str, Any], usual: float) -> bool:
+    return entry.get("outcome") == "late" or entry.get("seconds", 0.0) > max(SLOW * usual, 1.0) > 1.0

@@ -1,0 +1,161 @@
+"""What the hub asks of a site, checked by the site before anything of it is done.
+
+An order is configuration and never code: names of what is built into semifl, numbers, and the facts of the pictures.
+It comes with every letter, so a site needs no memory of earlier ones to know what is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from semifl import __version__
+from semifl.data.dataset import Facts
+from semifl.deploy import wire
+from semifl.deploy.policy import Policy
+from semifl.errors import UserError
+from semifl.experiments.build import World, build_model
+from semifl.experiments.config import Config, WarmStart, decode, refuse_unknown
+from semifl.experiments.toml import Table
+from semifl.federation.world import Method
+from semifl.randomness import Seed
+
+KEYS = ("semifl", "format", "run", "sites", "config", "facts")
+FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+LARGEST_NUMBER = 4096  # in a model's section: depths and widths far beyond any use
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """An order that the site is willing to follow."""
+
+    run: str
+    client: int
+    method: Method
+    facts: Facts
+    build: Callable[..., nn.Module]
+    seed: Seed
+
+
+def write_order(world: World, run: str, sites: tuple[str, ...]) -> Table:
+    """What the hub tells every site: of the configuration only what clients need, and no path."""
+    table = world.config.table()
+    model = {key: value for key, value in table["model"].items() if key not in ("weights", "partial")}
+    facts = {name: value for name, value in asdict(world.data.facts).items() if name in FACTS}
+    config = {"seed": table["seed"], "rounds": table["rounds"], "model": model, "method": table["method"]}
+    return {
+        "semifl": __version__, "format": wire.FORMAT, "run": run, "sites": list(sites), "config": config, "facts": facts
+    }  # fmt: skip
+
+
+def accept(order: Any, name: str, policy: Policy) -> Accepted:
+    """The order as this site will follow it, or a UserError that says in one sentence what is wrong with it."""
+    if not isinstance(order, dict):
+        raise UserError("the hub's letter has no order")
+    if order.get("semifl") != __version__ or order.get("format") != wire.FORMAT:
+        raise UserError(
+            f"the hub runs semifl {order.get('semifl')} and {name} runs {__version__}: install the same version"
+        )
+    refuse_unknown(order, KEYS, "order")
+    run, sites = order.get("run"), order.get("sites")
+    if not isinstance(run, str) or not RUN_NAME.fullmatch(run):
+        raise UserError("the order's run has no proper name")
+    if not isinstance(sites, list) or name not in sites:
+        raise UserError(f"{name} is not among the sites of the order")
+    facts = _facts(order.get("facts"), policy)
+    config = _config(order.get("config"), policy)
+    build = partial(build_model, config.model.thing, config.model_keys, facts, config.run.seed, WarmStart())
+    _check_size(build, policy)
+    return Accepted(run, sites.index(name), config.method.thing, facts, build, Seed(config.run.seed))
+
+
+def refuse_needs(config: Config) -> None:
+    """A method that needs more than the paper's world cannot leave the simulation."""
+    needs = {"client_labels": "the clients' labels", "pooled_images": "the clients' pictures in one place"}
+    for need in sorted(config.method.thing.needs):
+        raise UserError(f"method {config.method.name!r} needs {needs.get(need, need)}, which no real site gives away")
+
+
+def _facts(given: Any, policy: Policy) -> Facts:
+    """The facts of the pictures, each of its type; anything else is an order nobody should follow."""
+    try:
+        refuse_unknown(given, FACTS, "facts")
+        facts = Facts(
+            class_names=tuple(str(name) for name in given["class_names"]),
+            mean=tuple(float(value) for value in given["mean"]),
+            std=tuple(float(value) for value in given["std"]),
+            may_flip=bool(given["may_flip"]),
+            channels=int(given["channels"]),
+            size=int(given["size"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError("the order's facts of the pictures are not complete") from error
+    if facts.channels not in (1, 3) or len(facts.mean) != facts.channels or len(facts.std) != facts.channels:
+        raise UserError(f"the order asks for pictures of {facts.channels} channels: 1 or 3 can be had")
+    if not 1 <= facts.size <= policy.limits.largest_picture:
+        raise UserError(
+            f"the order asks for pictures of {facts.size} pixels, and this site's policy allows "
+            f"{policy.limits.largest_picture} (limits.largest_picture)"
+        )
+    if not 2 <= facts.classes <= LARGEST_NUMBER or not all(0 < value < 1e6 for value in facts.std):
+        raise UserError(f"the order's facts of the pictures make no sense ({facts.classes} classes)")
+    return facts
+
+
+def _config(given: Any, policy: Policy) -> Config:
+    if not isinstance(given, dict):
+        raise UserError("the order has no configuration")
+    refuse_unknown(given, ("seed", "rounds", "model", "method"), "order.config")
+    refuse_code(given, "")
+    model = given.get("model")
+    for key, value in (model if isinstance(model, dict) else {}).items():
+        if isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER:
+            raise UserError(f"the order's model.{key} = {value} is larger than any model needs")
+    config = decode(given)
+    refuse_needs(config)
+    epochs = getattr(config.method.thing, "client_epochs", 1)
+    if epochs > policy.limits.most_epochs:
+        raise UserError(
+            f"the order asks for {epochs} epochs in a round, and this site's policy allows "
+            f"{policy.limits.most_epochs} (limits.most_epochs)"
+        )
+    if getattr(config.method.thing, "statistics", "server") != "server" and not policy.share.statistics:
+        raise UserError(
+            "the order asks for BatchNorm statistics, and this site's policy keeps them (share.statistics): "
+            'set method.statistics = "server"'
+        )
+    return config
+
+
+def refuse_code(table: Table, where: str) -> None:
+    """A name of the form module:thing would be imported: only what is built into semifl may run at a site."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            refuse_code(value, f"{where}{key}.")
+        elif key == "name" and isinstance(value, str) and ":" in value:
+            raise UserError(f"the order asks for code, {where}{key} = {value!r}: a site runs what is built into semifl")
+        elif key in ("weights", "root", "weak_view", "strong_view") and where != "method." and value:
+            raise UserError(f"the order may not contain {where}{key}")
+
+
+def _check_size(build: Callable[..., nn.Module], policy: Policy) -> None:
+    """Built without memory for its weights first, so that a model of absurd size costs nothing."""
+    try:
+        with torch.device("meta"):
+            parameters = sum(each.numel() for each in build().parameters())
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"the order's model cannot be built ({type(error).__name__})") from error
+    if parameters > policy.limits.most_parameters:
+        raise UserError(
+            f"the order's model has {parameters} parameters, and this site's policy allows "
+            f"{policy.limits.most_parameters} (limits.most_parameters)"
+        )

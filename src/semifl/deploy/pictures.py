@@ -1,0 +1,76 @@
+"""What hub and sites hold: the hub's labeled and test pictures, and the unlabeled pictures of one site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from semifl.data.dataset import Facts
+from semifl.data.datasets.folder import Folder, Groups, subfolders
+from semifl.data.pictures import pictures_below
+from semifl.data.survey import Entry
+from semifl.errors import UserError
+
+CHANNELS = {1: "grey", 3: "color"}
+
+
+@dataclass(frozen=True)
+class HubPictures(Folder):
+    """labeled/<class>/ and test/<class>/ at the hub; the clients' pictures lie on the machines of these sites."""
+
+    sites: tuple[str, ...] = ()  # in the order of their client numbers
+
+    def _parts(self, root: Path) -> tuple[str, ...]:
+        for part in ("labeled", "test"):
+            if not (root / part).is_dir():
+                raise UserError(f"{root / part} is missing: the hub's folder holds labeled/<class>/ and test/<class>/.")
+        return ("labeled", "test")
+
+    def _sites(self, groups: Groups) -> tuple[str, ...]:
+        return self.sites
+
+
+class SitePictures(NamedTuple):
+    images: Tensor  # uint8
+    skipped: int  # files that could not be read
+    own: tuple[Tensor, Tensor] | None  # the site's own labeled pictures
+
+
+def count_pictures(root: Path) -> int:
+    """How many picture files lie below a folder."""
+    if not root.is_dir():
+        raise UserError(f"{root} is not a folder")
+    found = len(pictures_below(root))
+    if not found:
+        raise UserError(f"{root} holds no pictures: put this site's pictures there, in folders or not")
+    return found
+
+
+def read_site(root: Path, labels: Path | None, facts: Facts) -> SitePictures:
+    """All pictures below `root` as the order wants them, and those of `labels` with the classes of their folders."""
+    count_pictures(root)
+    entries = [Entry("site", "", path) for path in pictures_below(root)]
+    decoded = _folder(root, facts).read(root, entries)
+    if not len(decoded.images):
+        raise UserError(f"none of the {len(entries)} pictures below {root} can be read")
+    return SitePictures(decoded.images, len(decoded.skipped), _read_own(labels, facts) if labels else None)
+
+
+def _read_own(root: Path, facts: Facts) -> tuple[Tensor, Tensor]:
+    folders = subfolders(root)
+    known = {name: number for number, name in enumerate(facts.class_names)}
+    entries = [
+        Entry("labeled", name, path) for name in folders if name in known for path in pictures_below(folders[name])
+    ]
+    decoded = _folder(root, facts).read(root, entries)
+    kept = [entry for position, entry in enumerate(entries) if position not in set(decoded.skipped)]
+    return decoded.images, torch.tensor([known[entry.group] for entry in kept], dtype=torch.int64)
+
+
+def _folder(root: Path, facts: Facts) -> Folder:
+    # One unreadable file must not keep a whole site out; how many there are is said.
+    return Folder(str(root), facts.size, "skip", CHANNELS[facts.channels])  # type: ignore[arg-type]

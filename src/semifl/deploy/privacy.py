@@ -1,0 +1,105 @@
+"""Clipping and Gaussian noise on a site's whole update, and the ledger of what this has given away.
+
+The noise comes from the operating system's own source at the site: nobody else can draw it again and subtract it.
+Protected is the site as a whole: with or without its pictures, what the hub sees is nearly as likely (ε, δ).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semifl.deploy.policy import Privacy
+from semifl.durable import replace_text
+from semifl.errors import UserError
+from semifl.learning.weights import Weights
+
+
+class Spent(NamedTuple):
+    epsilon: float
+    delta: float
+
+
+def protect(payload: Weights, sent: Weights | None, privacy: Privacy) -> Weights:
+    """The payload with its difference from what was sent clipped to the norm `clip`, and noise of noise · clip added.
+
+    Without `sent` the payload is itself the difference.
+    """
+    for name, tensor in payload.items():
+        if not tensor.is_floating_point():
+            raise UserError(f"{name!r} of the update is not made of real numbers, so no noise can protect it")
+    origin = {name: sent[name].double() if sent else torch.zeros((), dtype=torch.float64) for name in payload}
+    change = {name: tensor.double() - origin[name] for name, tensor in payload.items()}
+    norm = math.sqrt(sum(float(tensor.square().sum()) for tensor in change.values()))
+    share = min(1.0, privacy.clip / norm) if norm else 1.0
+    protected = {}
+    for name, tensor in change.items():
+        shared = origin[name] + share * tensor
+        if privacy.noise:
+            shared = shared + privacy.noise * privacy.clip * secret_normal(tensor.shape)
+        protected[name] = shared.to(payload[name].dtype)
+    return protected
+
+
+def secret_normal(shape: torch.Size) -> Tensor:
+    """Standard normal numbers out of the operating system's randomness, by Box and Muller's formula."""
+    pairs = -(-shape.numel() // 2)
+    words = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64) >> np.uint64(11)
+    uniform = (words.astype(np.float64) + 0.5) * 2.0**-53  # in (0, 1), so that its logarithm is finite
+    radius, angle = np.sqrt(-2 * np.log(uniform[:pairs])), 2 * np.pi * uniform[pairs:]
+    normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[: shape.numel()]
+    return torch.from_numpy(normal).reshape(shape)
+
+
+class Ledger:
+    """How often an update left with how much noise, in a file; written before the update leaves, never after."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def charge(self, noise: float) -> None:
+        releases = self._releases()
+        releases[noise] = releases.get(noise, 0) + 1
+        entries = [{"noise": each, "updates": count} for each, count in releases.items()]
+        replace_text(self._path, json.dumps(entries, indent=1) + "\n")
+
+    def spent(self, delta: float, more: float | None = None) -> Spent:
+        """The ε for this δ of all that left so far, and with `more` of one more update with that much noise."""
+        releases = self._releases()
+        if more is not None:
+            releases[more] = releases.get(more, 0) + 1
+        return Spent(epsilon_of(releases, delta), delta)
+
+    def _releases(self) -> dict[float, int]:
+        if not self._path.exists():
+            return {}
+        try:
+            entries = json.loads(self._path.read_text(encoding="utf-8"))
+            return {float(entry["noise"]): int(entry["updates"]) for entry in entries}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            # To start afresh would mean to forget what was given away.
+            raise UserError(
+                f"the privacy ledger {self._path} is damaged: restore it, or accept the loss by removing it"
+            ) from error
+
+
+def epsilon_of(releases: dict[float, int], delta: float) -> float:
+    """Reckoned by Google's accountant, from the exact distribution of the privacy loss."""
+    if not releases:
+        return 0.0
+    if 0.0 in releases:
+        return math.inf
+    from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant()
+    for noise, count in releases.items():
+        accountant.compose(SelfComposedDpEvent(GaussianDpEvent(noise), count))
+    return float(accountant.get_epsilon(delta))

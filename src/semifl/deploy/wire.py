@@ -1,0 +1,92 @@
+"""Letters between the hub and its sites, as bytes: a safetensors file whose header tells what is in it.
+
+No pickle, and nothing but tensors, numbers and words: whoever reads a letter can run no code by reading it. The same
+bytes travel over every engine, so one test that reads letters speaks for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from semifl.errors import UserError
+from semifl.learning import trees
+
+FORMAT = 1  # of letters; hub and sites must agree
+LONGEST_HEADER = 16 << 20  # bytes of JSON before the tensors: many times what any model's names need
+Precision = Literal["fp32", "fp16"]
+
+
+class Letter(NamedTuple):
+    kind: str
+    facts: dict[str, Any]  # JSON
+    body: Any  # a nest of tuples, dicts, tensors and plain values
+
+
+def pack(kind: str, facts: Mapping[str, Any], body: Any = None, precision: Precision = "fp32") -> bytes:
+    """With "fp16" matrices and kernels travel in half precision: nearly all of a model, but no statistics."""
+    tensors: list[Tensor] = []
+    skeleton = trees.flatten(body, tensors)
+    halved = [
+        number
+        for number, tensor in enumerate(tensors)
+        if precision == "fp16" and tensor.dtype == torch.float32 and tensor.dim() > 1
+    ]
+    # Clones, because tensors that are views of one vector must be separate in a file.
+    named = {str(number): tensor.detach().cpu().contiguous().clone() for number, tensor in enumerate(tensors)}
+    for number in halved:
+        named[str(number)] = named[str(number)].half()
+    head = {"format": FORMAT, "kind": kind, "facts": dict(facts), "skeleton": skeleton, "halved": halved}
+    return bytes(save(named, {"letter": json.dumps(head)}))
+
+
+def unpack(data: bytes, named: Mapping[str, type]) -> Letter:
+    """The letter again; `named` are the named tuples it may hold. Whatever is wrong with it is one sentence."""
+    try:
+        head = _head(data)
+        if head["format"] != FORMAT:
+            raise UserError(f"the letter has format {head['format']}, and this version of semifl reads {FORMAT}")
+        tensors = load(data)
+        ordered = [tensors[str(number)] for number in range(len(tensors))]
+        for number in head["halved"]:
+            ordered[number] = ordered[number].float()
+        body = trees.rebuild(head["skeleton"], ordered, dict(named))
+        return Letter(_word(head["kind"]), dict(head["facts"]), body)
+    except (SafetensorError, ValueError, KeyError, TypeError, IndexError, RecursionError, AttributeError) as error:
+        raise UserError(f"the letter is damaged ({type(error).__name__})") from error
+
+
+def facts_of(data: bytes) -> dict[str, Any]:
+    """The facts alone: the order among them says which named tuples the rest may hold."""
+    try:
+        return dict(_head(data)["facts"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"the letter is damaged ({type(error).__name__})") from error
+
+
+def tensor_bytes(data: bytes) -> int:
+    """How much of a letter is tensors."""
+    return len(data) - 8 - int.from_bytes(data[:8], "little")
+
+
+def _head(data: bytes) -> dict[str, Any]:
+    """What safetensors keeps beside the tensors: its reader of bytes does not give it."""
+    length = int.from_bytes(data[:8], "little")
+    if not 0 < length <= min(LONGEST_HEADER, len(data) - 8):
+        raise ValueError("the header's length is wrong")
+    head = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["letter"])
+    if not isinstance(head, dict):
+        raise ValueError("the header is no object")
+    return head
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a word is missing")
+    return value

@@ -1,0 +1,120 @@
+"""A federation of real processes on loopback: kits made, hub and sites started as an owner would, all ended again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from semifl.deploy.kit import Kit, open_kit
+
+SEMIFL = [sys.executable, "-m", "semifl"]
+OPERATOR = "alice@example.org"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Net:
+    """A project with a hub and sites below one folder."""
+
+    def __init__(self, folder: Path, sites: tuple[str, ...]) -> None:
+        self.folder, self.sites = folder, sites
+        self.port = free_port()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.kits: dict[str, Kit] = {}
+
+    def semifl(self, *words: str, seconds: float = 120, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*SEMIFL, *words], cwd=self.folder, capture_output=True, text=True, timeout=seconds, env=self.environment()
+        )
+        if check and done.returncode:
+            raise AssertionError(f"semifl {' '.join(words)} gave {done.returncode}: {done.stdout}{done.stderr}")
+        return done
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONUNBUFFERED": "1"}
+
+    def provision(self) -> None:
+        named = [word for site in self.sites for word in ("--site", site)]
+        self.semifl("deploy", "init", "project.toml", "--hub", "127.0.0.1", "--port", str(self.port), *named,
+                    "--name", "lungs", "--operator", OPERATOR)  # fmt: skip
+        table = self.semifl("deploy", "kits", "project.toml").stdout
+        for name in ("hub", *self.sites, OPERATOR):
+            passphrase = re.search(rf"^{re.escape(name)} .*kit\s+(\S+)$", table, re.MULTILINE)
+            assert passphrase, table
+            self.kits[name] = open_kit(self.folder / "kits" / f"{name}.kit", lambda _, found=passphrase: found[1])
+
+    def start(self, name: str, *words: str) -> None:
+        """`semifl deploy hub` or `site` in a process group of its own."""
+        kind = "hub" if name == "hub" else "site"
+        log = (self.folder / f"{name}.out").open("ab")
+        self.processes[name] = subprocess.Popen(
+            [*SEMIFL, "deploy", kind, str(self.kits[name].folder), "--device", "cpu", *words],
+            cwd=self.folder, stdout=log, stderr=log, start_new_session=True, env=self.environment(),
+        )  # fmt: skip
+
+    def run(self, config: Path, *words: str) -> subprocess.Popen[str]:
+        """`semifl deploy run`, to be waited for."""
+        command = [*SEMIFL, "deploy", "run", str(config), "--kit", str(self.kits[OPERATOR].folder), *words]
+        process = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True, env=self.environment(),
+        )  # fmt: skip
+        self.processes["run"] = process  # type: ignore[assignment]
+        return process
+
+    def kill(self, name: str) -> None:
+        """The machine loses power: everything of it at once, without a word."""
+        process = self.processes.pop(name)
+        tree = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        for each in tree:
+            each.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def trainer(self, site: str) -> psutil.Process:
+        """The process in which a site trains."""
+        return next(iter(self.job_process(site, "client").children(recursive=True)))
+
+    def job_process(self, name: str, kind: str) -> psutil.Process:
+        folder = str(self.kits[name].folder)
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if folder in words and any("runner_process" in word or "worker_process" in word for word in words):
+                return process
+        raise AssertionError(f"{name} has no job")
+
+    def records(self, run: str) -> list[dict]:
+        path = self.kits["hub"].runs / run / "rounds.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def wait_for_rounds(self, run: str, count: int, seconds: float = 90) -> None:
+        end = time.monotonic() + seconds
+        while len(self.records(run)) < count:
+            assert time.monotonic() < end, f"{run} has {len(self.records(run))} rounds, not {count}"
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+        for kit in self.kits.values():  # whatever a killed supervisor left behind
+            for process in psutil.process_iter(["cmdline"]):
+                if str(kit.folder) in (process.info["cmdline"] or []):
+                    process.kill()

@@ -1,0 +1,78 @@
+"""The seam without an engine: letters handed from hub to sites in this process give the bits of a simulation."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from safetensors.torch import load_file
+
+from federated_pictures import SITES, make_federation, run_table
+from semifl.deploy.hub import Hub, play
+from semifl.deploy.policy import Policy, Share
+from semifl.deploy.remote import Answer
+from semifl.deploy.site import Site
+from semifl.experiments.config import decode
+from semifl.experiments.experiment import start
+from semifl.experiments.stage import Silent
+from semifl.learning.weights import digest
+
+ALL = Policy(share=Share(class_histogram=True, statistics=True))
+
+
+class ByHand:
+    """A post that carries letters to sites in this process, the last one first."""
+
+    def __init__(self, sites: dict[str, Site]) -> None:
+        self.sites = sites
+        self.letters: list[tuple[str, bytes, bytes]] = []
+
+    def exchange(self, letters, seconds) -> Iterator[Answer]:
+        for name in reversed(list(letters)):
+            data = self.sites[name].answer(letters[name])
+            self.letters.append((name, letters[name], data))
+            yield Answer(name, data, "", 0.1)
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "cache"))
+    return make_federation(tmp_path / "pictures")
+
+
+@pytest.fixture
+def post(pictures, tmp_path):
+    sites = {
+        name: Site(name, pictures / "clients" / name, None, ALL, tmp_path / "memory" / name) for name in SITES
+    }
+    yield ByHand(sites)
+    for site in sites.values():
+        site.close()
+
+
+def lines(path):
+    records = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+    for record in records:
+        del record["seconds"]
+    return records
+
+
+@pytest.mark.parametrize(
+    "method",
+    [{}, {"statistics": "cohort", "local_norm": True}, {"name": "fedmatch", "threshold": 0.4, "helper_interval": 1}],
+    ids=["semifl", "with statistics and memory", "fedmatch"],
+)
+def test_letters_give_the_bits_of_a_simulation(pictures, post, tmp_path, method):
+    table = run_table(**method)
+    if method.get("name") == "fedmatch":
+        del table["method"]["client_buffers"]
+    simulated = {**table, "data": {**table["data"], "name": "folder", "root": str(pictures)}}
+    expected = start(decode(simulated), tmp_path / "local")
+    result = play(Hub(pictures, tmp_path / "runs", SITES), "first", table, post, Silent())
+    remote, local = lines(tmp_path / "runs" / "first"), lines(tmp_path / "local")
+    if method.get("name") == "fedmatch":  # a simulation reckons without the zeros that need not travel
+        for record in remote + local:
+            del record["bytes_up"]
+    assert remote == local
+    assert result["accuracy"] == expected["accuracy"]
+    models = [load_file(folder / "model.safetensors") for folder in (tmp_path / "runs" / "first", tmp_path / "local")]
+    assert digest(models[0]) == digest(models[1])
