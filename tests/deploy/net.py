@@ -84,10 +84,14 @@ class Net:
         process.wait()
 
     def trainer(self, site: str) -> psutil.Process:
-        """The process in which a site trains."""
-        return next(iter(self.job_process(site, "client").children(recursive=True)))
+        """The process in which a site trains: the fork server's only child."""
+        for process in self.job_process(site).children(recursive=True):
+            if "forkserver" in " ".join(process.cmdline()) and (children := process.children()):
+                return children[0]
+        raise AssertionError(f"{site} has no trainer")
 
-    def job_process(self, name: str, kind: str) -> psutil.Process:
+    def job_process(self, name: str) -> psutil.Process:
+        """The process of the engine in which the job runs at the hub or a site."""
         folder = str(self.kits[name].folder)
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []

@@ -1,36 +1,20 @@
 """The seam without an engine: letters handed from hub to sites in this process give the bits of a simulation."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from safetensors.torch import load_file
 
+from by_hand import post_to
 from federated_pictures import SITES, make_federation, run_table
 from semifl.deploy.hub import Hub, play
 from semifl.deploy.policy import Policy, Share
-from semifl.deploy.remote import Answer
-from semifl.deploy.site import Site
 from semifl.experiments.config import decode
 from semifl.experiments.experiment import start
 from semifl.experiments.stage import Silent
 from semifl.learning.weights import digest
 
 ALL = Policy(share=Share(class_histogram=True, statistics=True))
-
-
-class ByHand:
-    """A post that carries letters to sites in this process, the last one first."""
-
-    def __init__(self, sites: dict[str, Site]) -> None:
-        self.sites = sites
-        self.letters: list[tuple[str, bytes, bytes]] = []
-
-    def exchange(self, letters, seconds) -> Iterator[Answer]:
-        for name in reversed(list(letters)):
-            data = self.sites[name].answer(letters[name])
-            self.letters.append((name, letters[name], data))
-            yield Answer(name, data, "", 0.1)
 
 
 @pytest.fixture
@@ -41,12 +25,9 @@ def pictures(tmp_path, monkeypatch):
 
 @pytest.fixture
 def post(pictures, tmp_path):
-    sites = {
-        name: Site(name, pictures / "clients" / name, None, ALL, tmp_path / "memory" / name) for name in SITES
-    }
-    yield ByHand(sites)
-    for site in sites.values():
-        site.close()
+    post = post_to(pictures, tmp_path, ALL)
+    yield post
+    post.close()
 
 
 def lines(path):

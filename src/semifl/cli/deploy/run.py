@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from semifl.cli import options
 from semifl.cli.deploy.kit_options import OperatorKit, operators
+
+if TYPE_CHECKING:
+    from semifl.deploy.kit import Kit
 
 
 class Desk:
@@ -47,6 +50,7 @@ def command(
     table = options.table(config, settings)
     run = name or f"{Path(config).stem}-seed-{table.get('seed', 0)}"
     desk = operators(kit, "run")
+    _check(table, desk)
     directory = out or Path("runs") / run
     conductor = Conductor(desk, run, table, directory, Desk())
     try:
@@ -58,3 +62,11 @@ def command(
         )
         raise typer.Exit(130) from None
     finished(directory, result)
+
+
+def _check(table: dict[str, Any], desk: Kit) -> None:
+    """What can be seen to be wrong from here is told at once; hub and sites look again."""
+    from semifl.deploy.hub import Hub, hub_config, read_settings
+
+    _, rest = read_settings(table)
+    hub_config(rest, Hub(Path(), Path(), desk.sites))

@@ -44,7 +44,7 @@ def _federation(desk: Kit, line: Line) -> None:
 
     connected = line.connected()
     news: dict[str, Any] = {}
-    jobs = {name.removeprefix("semifl-"): job for name, job in line.running().items() if name.startswith("semifl-")}
+    jobs = {name.removeprefix("semifl-"): job for name, job in line.running().items()}
     typer.echo(f"hub {desk.address}:{desk.port}: up, {len(connected)} of {len(desk.sites)} sites connected")
     for name, job in jobs.items():
         try:

@@ -35,15 +35,20 @@ def _stop_runs(kit: Path | None) -> None:
     desk = operators(kit, "stop")
     try:
         line = Line(desk)
-        jobs = {name: job for name, job in line.running().items() if name.startswith("semifl-")}
+    except HubDown as error:
+        raise RunStopped(str(error)) from error
+    try:
+        jobs = line.running()
         for name, job in jobs.items():
             try:
                 line.ask(job, {"wish": "stopped"})
-            except NotRunning:
+            except NotRunning:  # it waits, or is on its way to the sites
                 line.abort(job)
             typer.echo(f"{name.removeprefix('semifl-')} stops after this round; every complete round is kept")
         while any(job in line.running().values() for job in jobs.values()):
             time.sleep(0.5)
     except HubDown as error:
         raise RunStopped(str(error)) from error
+    finally:
+        line.close()
     typer.echo("stopped" if jobs else "no run is going on")

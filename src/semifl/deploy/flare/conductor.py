@@ -89,8 +89,7 @@ class Conductor:
                 status = line.status(job)
                 if status.startswith("FINISHED"):
                     return self._collect(line, job, status)
-                if line.is_forgotten(job):
-                    line.abort(job)
+                if job not in line.running(job_name(self.name)).values():
                     return {"state": "lost", "reason": "the hub was restarted; going on after the last complete round"}
                 self._follow(line, job, began)
             except NotRunning:  # on its way to the sites, or coming to its end
@@ -102,12 +101,7 @@ class Conductor:
     def _find(self) -> str | None:
         while True:
             try:
-                line = self._open()
-                job = line.running().get(job_name(self.name))
-                if job is None or not line.is_forgotten(job):
-                    return job
-                line.abort(job)
-                return None
+                return self._open().running(job_name(self.name)).get(job_name(self.name))
             except HubDown as error:
                 self._hang_up(str(error))
                 time.sleep(POLL)

@@ -53,18 +53,15 @@ class Line:
         with _translated(self._kit):
             return str(self._session.get_job_meta(job).get("status", ""))
 
-    def is_forgotten(self, job: str) -> bool:
-        """Whether the hub was restarted after the job began: it believes that the job runs, and nobody plays it."""
-        with _translated(self._kit):
-            meta = self._session.get_job_meta(job)
-            born = self._session.get_system_info().server_info.start_time
-        return meta.get("status") in ("RUNNING", "DISPATCHED") and float(meta.get("submit_time", born)) < float(born)
+    def running(self, name: str = "semifl-") -> dict[str, str]:
+        """The ids of jobs that wait or run, by their names; `name` is how they begin.
 
-    def running(self) -> dict[str, str]:
-        """The ids of jobs that wait or run, by their names."""
+        A hub that was restarted believes for ever that the jobs of its former life run: those are left out.
+        """
         with _translated(self._kit):
-            jobs = self._session.list_jobs(detailed=True)
-        return {str(job.get("name", "")): str(job["job_id"]) for job in jobs if _is_open(job)}
+            born = float(self._session.get_system_info().server_info.start_time)
+            jobs = self._session.list_jobs(detailed=True, name_prefix=name)
+        return {str(job["name"]): str(job["job_id"]) for job in jobs if _is_open(job, born)}
 
     def connected(self) -> list[str]:
         """The sites that the hub hears from."""
@@ -87,8 +84,10 @@ class Line:
             return Path(self._session.download_job_result(job, str(folder)))
 
 
-def _is_open(job: dict[str, Any]) -> bool:
-    return not str(job.get("status", "")).startswith("FINISHED")
+def _is_open(job: dict[str, Any], born: float) -> bool:
+    status = str(job.get("status", ""))
+    forgotten = status in ("RUNNING", "DISPATCHED") and float(job.get("submit_time", born)) < born
+    return not status.startswith("FINISHED") and not forgotten
 
 
 @contextlib.contextmanager

@@ -1,0 +1,172 @@
+"""What leaves a site: every letter of a run is read, byte by byte and word by word."""
+
+import contextlib
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from by_hand import post_to
+from federated_pictures import SITES, make_federation, run_table
+from semifl.deploy import wire
+from semifl.deploy.hub import Hub, play
+from semifl.deploy.policy import Limits, Policy, Privacy, Share
+from semifl.errors import UserError
+from semifl.experiments.stage import Silent
+from semifl.learning.batchnorm import Moments
+
+NOTHING = Share(counts=False, training=False, confidence=False)
+EVERYTHING = Share(class_histogram=True, statistics=True, accuracy=True)
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "cache"))
+    return make_federation(tmp_path / "pictures")
+
+
+@pytest.fixture
+def played(pictures, tmp_path):
+    """Play a run under a policy; every letter that a site wrote, and the run's records."""
+    posts = []
+
+    def play_it(policy, labels=None, rounds=2, **method):
+        post = post_to(pictures, tmp_path, policy, labels)
+        posts.append(post)
+        play(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds, **method), post, Silent())
+        records = [json.loads(line) for line in (tmp_path / "runs" / "run" / "rounds.jsonl").read_text().splitlines()]
+        return [answer for _, _, answer in post.letters], records
+
+    yield play_it
+    for post in posts:
+        post.close()
+
+
+def read(data):
+    return wire.unpack(data, {"Moments": Moments})
+
+
+def words(value):
+    """Every key and every string anywhere in JSON."""
+    if isinstance(value, dict):
+        return {word for key, inner in value.items() for word in {key} | words(inner)}
+    if isinstance(value, list):
+        return {word for inner in value for word in words(inner)}
+    return {value} if isinstance(value, str) else set()
+
+
+def test_no_picture_no_label_no_path_ever_leaves(played, pictures, tmp_path):
+    answers, _ = played(Policy(share=EVERYTHING), labels=pictures / "test", statistics="all")
+    raw = [np.asarray(Image.open(path)).tobytes() for path in sorted((pictures / "clients").rglob("*.png"))]
+    files = [path.read_bytes()[100:160] for path in sorted((pictures / "clients").rglob("*.png"))]
+    kinds = set()
+    for data in answers:
+        letter = read(data)
+        kinds.add(letter.kind)
+        assert not any(picture in data for picture in raw + files)
+        assert not words(letter.facts) & {"blue", "green", "red"}
+        for secret in (str(tmp_path), "clients", ".png", "/"):
+            assert not any(secret in word for word in words(letter.facts)), (secret, letter.facts)
+    assert kinds == {"hello", "reply", "statistics"}
+
+
+def test_only_what_is_written_down_leaves(played, pictures):
+    answers, _ = played(Policy(share=EVERYTHING), labels=pictures / "test", statistics="all")
+    model = None
+    for letter in map(read, answers):
+        if letter.kind == "hello":
+            assert letter.facts.keys() == {"semifl", "torch", "pictures"}
+            assert letter.body is None
+        elif letter.kind == "statistics":
+            assert letter.facts == {}
+            assert all(isinstance(moments, Moments) for moments in letter.body.values())
+        else:
+            assert letter.facts.keys() == {"outcome", "signals", "examples", "facts"}
+            assert letter.facts["signals"].keys() == {
+                "images", "confident", "confidence", "predicted", "classes", "confidence_bins", "lr", "own_right",
+                "own_total",
+            }  # fmt: skip
+            assert letter.facts["facts"].keys() <= {"loss", "fix", "mix", "agreement"}
+            shapes = {name: tensor.shape for name, tensor in letter.body.items()}
+            model = model or shapes
+            assert shapes == model  # weights of one model, and nothing that grows with the pictures
+            assert letter.facts["signals"]["own_total"] == 12  # 3 classes × 4 pictures
+            assert 0 <= letter.facts["signals"]["own_right"] <= 12
+
+
+def test_a_policy_that_shares_nothing_sends_weights_and_their_examples(played):
+    answers, records = played(Policy(share=NOTHING))
+    for letter in map(read, answers):
+        if letter.kind == "hello":
+            assert letter.facts.keys() == {"semifl", "torch"}
+        else:
+            assert letter.facts.keys() == {"outcome", "signals", "examples"}
+            assert letter.facts["signals"] == {}
+    assert [record["class_histogram"] for record in records] == [[], []]
+    assert [record["label_ratio"] for record in records] == [None, None]
+
+
+def test_a_site_below_its_minimum_abstains(played):
+    answers, records = played(Policy(limits=Limits(minimum_examples=19)))  # a site has 18 pictures
+    replies = [letter for letter in map(read, answers) if letter.kind == "reply"]
+    assert {letter.facts["outcome"] for letter in replies} == {"abstained"}
+    assert all(letter.body is None and "examples" not in letter.facts for letter in replies)
+    assert [record["abstained"] for record in records] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_with_noise_no_exact_count_leaves_and_the_price_is_told(played, tmp_path):
+    policy = Policy(privacy=Privacy(clip=0.5, noise=2.0))
+    answers, _ = played(policy)
+    replies = [letter for letter in map(read, answers) if letter.kind == "reply"]
+    assert replies
+    for letter in replies:
+        assert letter.facts.keys() == {"outcome", "signals", "examples", "spent"}
+        assert (letter.facts["signals"], letter.facts["examples"]) == ({}, 1)
+    spent = [letter.facts["spent"]["epsilon"] for letter in replies]
+    assert max(spent) > min(spent) > 0
+    events = (tmp_path / "runs" / "run" / "events.jsonl").read_text()
+    assert events.count("privacy spent") == len(replies)
+
+
+def test_a_site_whose_privacy_is_spent_abstains(played):
+    # One update with noise 2 costs ε ≈ 2.2 at δ = 1e-5, two cost more than 3.
+    policy = Policy(privacy=Privacy(clip=0.5, noise=2.0, largest_epsilon=2.8))
+    _, records = played(policy, rounds=3)
+    assert [record["abstained"] for record in records] == [[], [0, 1, 2], [0, 1, 2]]
+
+
+def test_a_failure_tells_its_kind_alone(pictures, tmp_path):
+    post = post_to(pictures, tmp_path, Policy())
+    site = post.sites["clinic-a"]
+    site.data = tmp_path / "secret place"
+    play_letter = wire.pack("hello", {"order": {"semifl": "?"}})
+    assert "install the same version" in read(site.answer(play_letter)).facts["reason"]
+    with pytest.raises(Exception, match="own log says"):
+        play(Hub(pictures, tmp_path / "runs", SITES[:1]), "run", run_table(), post, Silent())
+    assert all("secret" not in json.dumps(read(answer).facts) for _, _, answer in post.letters)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_letters_keep_what_they_carry(precision):
+    body = ({"w": torch.randn(3, 4), "b": torch.randn(4), "n": torch.tensor(3)}, None, (1, "x", 0.1))
+    letter = read(wire.pack("task", {"a": [1, None]}, body, precision))
+    assert (letter.kind, letter.facts, letter.body[1:]) == ("task", {"a": [1, None]}, (None, (1, "x", 0.1)))
+    assert torch.equal(letter.body[0]["b"], body[0]["b"])
+    assert torch.equal(letter.body[0]["n"], body[0]["n"])
+    expected = body[0]["w"].half().float() if precision == "fp16" else body[0]["w"]
+    assert torch.equal(letter.body[0]["w"], expected)
+    assert letter.body[0]["w"].dtype == torch.float32
+
+
+def test_a_damaged_letter_is_one_sentence():
+    whole = wire.pack("task", {}, {"w": torch.zeros(5)})
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        broken = bytearray(whole[: rng.integers(0, len(whole) + 1)])
+        for place in rng.integers(0, max(len(broken), 1), 3):
+            if broken:
+                broken[place] = rng.integers(0, 256)
+        with contextlib.suppress(UserError):  # whatever else it raises fails the test
+            wire.unpack(bytes(broken), {})

@@ -1,0 +1,71 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.stats import kstest, norm
+
+from semifl.deploy.policy import Privacy
+from semifl.deploy.privacy import Ledger, epsilon_of, protect, secret_normal
+from semifl.errors import UserError
+
+
+def exact_epsilon(noise, times, delta):
+    """Of `times` Gaussian mechanisms: together they are one whose noise is smaller by √times (Balle & Wang 2018)."""
+    mu = math.sqrt(times) / noise
+
+    def excess(epsilon):
+        return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta
+
+    return brentq(excess, 0, 500)
+
+
+@pytest.mark.parametrize(("noise", "times"), [(1.0, 1), (2.0, 1), (2.0, 50), (5.0, 10)])
+def test_the_accountant_agrees_with_the_exact_formula(noise, times):
+    expected = exact_epsilon(noise, times, 1e-5)
+    assert expected <= epsilon_of({noise: times}, 1e-5) + 1e-6
+    assert epsilon_of({noise: times}, 1e-5) == pytest.approx(expected, rel=0.01)
+
+
+def test_an_update_is_clipped_as_a_whole():
+    sent = {"a": torch.tensor([1.0, 1.0]), "b": torch.tensor([[2.0]])}
+    payload = {"a": torch.tensor([4.0, 1.0]), "b": torch.tensor([[6.0]])}  # a change of (3, 0), (4): its norm is 5
+    clipped = protect(payload, sent, Privacy(clip=2.5))
+    assert clipped["a"].tolist() == [2.5, 1.0]
+    assert clipped["b"].tolist() == [[4.0]]
+    assert protect(payload, sent, Privacy(clip=5.0))["b"].tolist() == [[6.0]]
+    assert protect(payload, None, Privacy(clip=math.sqrt(53)))["a"].tolist() == [4.0, 1.0]  # 16 + 1 + 36 = 53
+
+
+def test_noise_has_the_size_it_should_have():
+    sent = {"a": torch.zeros(200_000)}
+    noisy = protect(sent, sent, Privacy(clip=0.5, noise=3.0))["a"]
+    assert float(noisy.std()) == pytest.approx(1.5, rel=0.01)
+    assert abs(float(noisy.mean())) < 0.02
+    assert not torch.equal(noisy, protect(sent, sent, Privacy(clip=0.5, noise=3.0))["a"])  # never the same again
+
+
+def test_secret_numbers_are_standard_normal():
+    numbers = secret_normal(torch.Size([50_001])).numpy()
+    assert len(numbers) == 50_001
+    assert kstest(numbers, "norm").pvalue > 1e-4
+    assert abs(np.corrcoef(numbers[:25_000], numbers[25_000:50_000])[0, 1]) < 0.03
+
+
+def test_numbers_that_no_noise_can_protect_are_refused():
+    with pytest.raises(UserError, match="not made of real numbers"):
+        protect({"classes": torch.tensor([True])}, None, Privacy(clip=1.0))
+
+
+def test_the_ledger_remembers_over_restarts_and_refuses_to_forget(tmp_path):
+    path = tmp_path / "privacy.json"
+    assert Ledger(path).spent(1e-5) == (0.0, 1e-5)
+    Ledger(path).charge(2.0)
+    Ledger(path).charge(2.0)
+    Ledger(path).charge(4.0)
+    assert Ledger(path).spent(1e-5).epsilon == pytest.approx(epsilon_of({2.0: 2, 4.0: 1}, 1e-5))
+    assert Ledger(path).spent(1e-5, more=4.0).epsilon == pytest.approx(epsilon_of({2.0: 2, 4.0: 2}, 1e-5))
+    path.write_text("[")
+    with pytest.raises(UserError, match="ledger"):
+        Ledger(path).spent(1e-5)

@@ -1,0 +1,147 @@
+"""What the hub makes of answers: nothing in them is believed before it has been looked at."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from semifl.deploy import wire
+from semifl.deploy.remote import Answer, NotEnoughSites, RemoteFederation
+from semifl.deploy.settings import Settings
+from semifl.errors import UserError
+from semifl.federation.tally import Tally
+from semifl.federation.world import Round
+from semifl.learning.weights import Snapshot, shapes
+from semifl.randomness import Seed
+
+SITES = ["a", "b", "c"]
+WEIGHTS = {"w": torch.ones(4, 4)}  # of norm 4
+
+
+def reply(payload=None, **facts):
+    facts = {"outcome": "trained", "examples": 5, "signals": {"images": 7}, **facts}
+    return wire.pack("reply", facts, WEIGHTS if payload is None else payload)
+
+
+class Scripted:
+    """Each site answers what the script says, one entry per time it is asked; None is silence."""
+
+    def __init__(self, **script):
+        self.script = {site: list(answers) for site, answers in script.items()}
+        self.asked = []
+
+    def exchange(self, letters, seconds):
+        self.asked.append(sorted(letters))
+        for site in reversed(list(letters)):
+            data = self.script[site].pop(0)
+            yield Answer(site, data, "" if data else "no answer within 1 s", 1.0)
+
+
+def federation(post, told=None, refused=(), **settings):
+    order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
+    tell = (lambda t, each: told.append(each)) if told is not None else (lambda t, each: None)
+    return RemoteFederation(post, order, Settings(**settings), Tally(), dict(refused), tell)
+
+
+def replies(post, **settings):
+    clients = federation(post, **settings)
+    t = Round(1, 0.0, Seed(0))
+    return list(clients.each((0, 1, 2), print, Snapshot(WEIGHTS, {}), t, shapes(WEIGHTS)))
+
+
+@pytest.mark.parametrize(
+    ("data", "outcome", "reason"),
+    [
+        (reply({"w": torch.full((4, 4), math.nan)}), "rejected", "not finite"),
+        (reply({"w": torch.ones(4, 5)}), "rejected", "should be (4, 4)"),
+        (reply({"w": torch.ones(4, 4).double()}), "rejected", "float64"),
+        (reply({"v": torch.ones(4, 4)}), "rejected", "names differ"),
+        (reply({"w": torch.full((4, 4), 1000.0)}), "rejected", "times as long as the model"),
+        (reply((1, 2)), "rejected", "no proper weights"),
+        (reply(examples=-1), "rejected", "number of examples"),
+        (reply(examples="many"), "rejected", "number of examples"),
+        (reply(outcome="wonderful"), "rejected", "no reply"),
+        (b"garbage", "rejected", "damaged"),
+        (wire.pack("hello", {}), "rejected", "no reply"),
+        (wire.pack("failed", {"reason": "its trainer\nprocess died"}), "failed", "its trainer process died"),
+        (wire.pack("refused", {"reason": "x" * 5000}), "failed", "x" * 200),
+        (None, "late", "no answer within 1 s"),
+    ],
+)
+def test_a_bad_answer_is_excluded_and_named(data, outcome, reason):
+    bad = replies(Scripted(a=[reply()], b=[data], c=[reply()]), min_updates=2)
+    assert [each.client for each in bad] == [0, 1, 2]
+    assert [each.outcome for each in bad] == ["trained", outcome, "trained"]
+    assert bad[1].update is None
+    assert reason in bad[1].reason
+    assert len(bad[1].reason) <= 200
+
+
+def test_an_update_within_the_limit_passes_and_without_a_limit_all_do():
+    far = reply({"w": torch.full((4, 4), 11.0)})  # a change of norm 40 is 10 times that of the model
+    assert replies(Scripted(a=[far], b=[far], c=[far]))[0].outcome == "trained"
+    farther = reply({"w": torch.full((4, 4), 12.0)})
+    assert replies(Scripted(a=[farther], b=[far], c=[far]))[0].outcome == "rejected"
+    assert replies(Scripted(a=[farther], b=[far], c=[far]), largest_update=0.0)[0].outcome == "trained"
+
+
+def test_signals_of_a_wrong_form_are_left_out():
+    signals = {
+        "images": 7, "confident": -3, "confidence": math.inf, "classes": [1, 2, 3], "predicted": [1, 1],
+        "confidence_bins": [0] * 9, "lr": "fast", "path": "/home", "own_right": 2.0,
+    }  # fmt: skip
+    first = replies(Scripted(a=[reply(signals=signals)], b=[reply()], c=[reply()]))[0]
+    assert first.facts == {"images": 7, "predicted": [1, 1], "own_right": 2.0}
+    assert replies(Scripted(a=[reply(signals=[])], b=[reply()], c=[reply()]))[0].facts == {}
+
+
+def test_a_round_with_too_few_answers_asks_again_those_who_did_not():
+    post = Scripted(a=[reply()], b=[None, None, reply()], c=[None, reply()])
+    got = replies(post, min_updates=3, attempts=3)
+    assert [each.outcome for each in got] == ["trained"] * 3
+    assert post.asked == [["a", "b", "c"], ["b", "c"], ["b"]]
+
+
+def test_a_round_that_has_enough_does_not_wait_for_the_rest():
+    post = Scripted(a=[reply()], b=[None], c=[reply()])
+    assert [each.outcome for each in replies(post, min_updates=2)] == ["trained", "late", "trained"]
+    assert post.asked == [["a", "b", "c"]]
+
+
+def test_an_abstention_is_an_answer_and_a_rejected_update_is_none():
+    abstained = wire.pack("reply", {"outcome": "abstained", "signals": {}})
+    post = Scripted(a=[abstained], b=[abstained], c=[None])
+    assert [each.outcome for each in replies(post, min_updates=2)] == ["abstained", "abstained", "late"]
+    bad = reply({"w": torch.ones(2)})
+    with pytest.raises(NotEnoughSites, match="1 of 3 sites answered"):
+        replies(Scripted(a=[bad], b=[reply()], c=[None, None]), min_updates=2, attempts=2)
+
+
+def test_a_site_that_refused_the_order_is_not_asked():
+    told = []
+    post = Scripted(a=[reply()], c=[reply()])
+    clients = federation(post, told, refused={"b": "another version"})
+    got = list(clients.each((0, 1, 2), print, Snapshot(WEIGHTS, {}), Round(1, 0.0, Seed(0)), shapes(WEIGHTS)))
+    assert [(each.outcome, each.reason) for each in got][1] == ("failed", "another version")
+    assert {each.site: each.outcome for each in told} == {"a": "trained", "b": "failed", "c": "trained"}
+
+
+def test_the_letter_is_the_same_for_everyone_and_names_the_task():
+    post = Scripted(a=[reply()], b=[reply()], c=[reply()])
+    seen = {}
+    exchange = post.exchange
+    post.exchange = lambda letters, seconds: (seen.update(letters), exchange(letters, seconds))[1]
+    replies(post)
+    assert len(set(seen.values())) == 1
+    facts = wire.facts_of(seen["a"])
+    assert (facts["task"], facts["round"], facts["progress"]) == ("print", 1, 0.0)
+    assert json.dumps(facts["order"]) == json.dumps({"sites": SITES, "facts": {"class_names": ["x", "y"]}})
+
+
+@pytest.mark.parametrize(
+    "settings", [{"deadline": 0}, {"min_updates": 0}, {"attempts": 0}, {"largest_update": -1}, {"deadline": math.inf}]
+)
+def test_settings_that_make_no_sense(settings):
+    with pytest.raises((ValueError, UserError)):
+        Settings(**settings)
