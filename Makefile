@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-faults check unit docs bench clean
+.PHONY: help demo test test-faults test-deploy check unit docs bench clean
 help:             ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
@@ -23,6 +23,10 @@ unit: .venv/ready ## the test suite alone
 test-faults: .venv/ready ## kills, damage, full disks, fuzzing and poisoned clients in full (about half an hour)
 	SEMIFL_FAULTS=full $(BIN)/python -m pytest tests/faults -s
 
+test-deploy: .venv/ready ## hub, sites and engines as real processes: kills, restarts, attacks, Flower (about ten minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,flare,flower]'
+	SEMIFL_DEPLOY=full $(BIN)/python -m pytest tests/deploy tests/unit/deploy --durations=10
+
 docs: .venv/ready ## the documentation as a site, in site/; fails on a broken link
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/python docs/make_reference.py
@@ -30,7 +34,7 @@ docs: .venv/ready ## the documentation as a site, in site/; fails on a broken li
 	@echo "open site/index.html"
 
 bench: .venv/ready ## every benchmark, each against its rival in the same run (JSON lines)
-	for name in round loop augment overhead scale checkpoint; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in round loop augment overhead scale checkpoint deploy; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:            ## remove the environment and caches, keep runs
 	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from semifl.deploy import wire
 from semifl.deploy.order import RUN_NAME, refuse_code, refuse_needs, write_order
 from semifl.deploy.remote import Answer, Post, RemoteFederation, Told, short
 from semifl.deploy.settings import Settings
+from semifl.durable import replace_text
 from semifl.errors import UserError
 from semifl.experiments.build import build_world
 from semifl.experiments.config import Config, decode, from_section
@@ -135,13 +137,22 @@ def play(
     if finished := directory.result():
         return finished
     directory.path.mkdir(parents=True, exist_ok=True)
-    sites = Sites(post, write_order(build_world(config), name, hub.sites), settings, directory)
+    order = write_order(build_world(config), f"{name}.{_identity(directory.path)}", hub.sites)
+    sites = Sites(post, order, settings, directory)
     watch(sites)
     sites.greet()
     if len(sites.refused) > len(hub.sites) - settings.min_updates:
         site, reason = next(iter(sites.refused.items()))
         raise UserError(f"too few sites follow this run's order; {site}: {reason}")
     return start_or_resume(config, directory.path, observer=observer, elsewhere=sites)
+
+
+def _identity(folder: Path) -> str:
+    """Tells this run from an earlier one of the same name, whose memories sites may still have."""
+    path = folder / "identity"
+    if not path.exists():
+        replace_text(path, secrets.token_hex(4) + "\n")
+    return path.read_text(encoding="utf-8").strip()
 
 
 def _hello(answer: Answer) -> dict[str, Any]:
@@ -159,4 +170,5 @@ def _hello(answer: Answer) -> dict[str, Any]:
 
 
 def _is_slow(entry: dict[str, Any], usual: float) -> bool:
-    return entry.get("outcome") == "late" or entry.get("seconds", 0.0) > max(SLOW * usual, 1.0) > 1.0
+    seconds = entry.get("seconds", 0.0)
+    return entry.get("outcome") == "late" or (seconds > SLOW * usual and seconds > usual + 1)

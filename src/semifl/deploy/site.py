@@ -1,6 +1,7 @@
 """A site of a real federation, whatever engine carries its letters: it follows orders within its policy.
 
-The trainer is a process of its own. If it dies, the site answers that it failed and has a new one for the next letter.
+Where the engine's process lives for many letters, the trainer is a process of its own: if it dies, the site answers
+that it failed and has a new one for the next letter.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from semifl.errors import RunStopped, UserError
 from semifl.federation.local import Visit, client_statistics, visit
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, grade_block
-from semifl.federation.workers import JobFailed, Workers
+from semifl.federation.workers import Here, JobFailed, Pool, Workers
 from semifl.federation.world import Method, Reply, Round
 from semifl.learning.batchnorm import Moments
 from semifl.learning.evaluation import blocks
@@ -57,11 +58,12 @@ class Site:
     policy: Policy
     folder: Path
     device: str = "cpu"
+    trains_apart: bool = True  # in a process of its own
     _order: Any = None
     _accepted: Accepted | None = None
     _place: Place | None = None
     _pictures: SitePictures | None = None
-    _trainer: Workers | None = field(default=None, repr=False)
+    _trainer: Pool | None = field(default=None, repr=False)
 
     def answer(self, data: bytes) -> bytes:
         """The reply to a letter. Whatever goes wrong is part of the reply, told without a path or a picture."""
@@ -196,7 +198,7 @@ class Site:
         """One job of the trainer process; a process that dies is a failure, not a reason to try again at once."""
         assert self._place is not None
         if self._trainer is None:
-            self._trainer = Workers(self._place, 1, max_losses=0)
+            self._trainer = Workers(self._place, 1, max_losses=0) if self.trains_apart else Here(self._place)
         try:
             return next(self._trainer.run(job, common, [item]))
         except RunStopped:

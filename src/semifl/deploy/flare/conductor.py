@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 import time
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,8 +70,8 @@ class Conductor:
                 return json.loads((self.out / "result.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
             if outcome["state"] in ("refused", "stopped", "failed"):
                 raise _last_word(outcome, self.name)
-            failures = 0 if len(self.records) > known else failures + 1
-            known = len(self.records)
+            failures = 0 if self._known > known else failures + 1
+            known = self._known
             if failures >= MOST_FAILURES:
                 why = outcome["reason"] or outcome["state"]
                 raise RunStopped(f"{failures} jobs in a row ended without a complete round ({why}); see the hub's logs")
@@ -124,7 +125,7 @@ class Conductor:
 
     def _follow(self, line: Line, job: str, began: float) -> None:
         """Hear what is new, and ask for a new job when a site has come back."""
-        question = {"after": len(self.records), "wish": self.wish}
+        question = {"after": self._known, "wish": self.wish}
         news = line.ask(job, question)
         self._hear(news)
         now = time.monotonic()
@@ -137,15 +138,26 @@ class Conductor:
                 line.ask(job, question | {"gone": back, "wish": self.wish or "paused"})
 
     def _hear(self, news: dict[str, Any]) -> None:
-        if "config" in news and not (self.out / "config.toml").exists():
-            self.out.mkdir(parents=True, exist_ok=True)
-            replace_text(self.out / "config.toml", news["config"])
+        """Pass on what is new, and keep the copy of the run up to date: a report can be made of it at any time."""
         for warning in news.get("warnings", ()):
             self._say(f"warning: {warning}")
-        total = int(read_rounds(news.get("config", "")))
-        for record in news.get("rounds", ()):
+        if "config" not in news:
+            return
+        self.out.mkdir(parents=True, exist_ok=True)
+        replace_text(self.out / "config.toml", news["config"])
+        if new := [record for record in news["rounds"] if record["round"] > self._known]:
+            self._add(new, news["config"])
+            replace_text(self.out / "rounds.jsonl", "".join(json.dumps(record) + "\n" for record in self.records))
+
+    @property
+    def _known(self) -> int:
+        return self.records[-1]["round"] if self.records else 0
+
+    def _add(self, records: list[Record], config: str) -> None:
+        for record in records:
             self.records.append(record)
-            self.watcher.round(record, max(each["accuracy"] for each in self.records), total)
+            best = max(each["accuracy"] for each in self.records)
+            self.watcher.round(record, best, read_rounds(config))
 
     def _collect(self, line: Line, job: str, status: str) -> dict[str, str]:
         """The job's result: the run as it stands, and the hub's last word on it."""
@@ -169,13 +181,13 @@ class Conductor:
 
     def _catch_up(self) -> None:
         """Rounds that were played between the last question and the job's end."""
-        path = self.out / "rounds.jsonl"
-        if path.exists():
-            records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            for record in records[len(self.records) :]:
-                self.records.append(record)
-                best = max(each["accuracy"] for each in self.records)
-                self.watcher.round(record, best, read_rounds((self.out / "config.toml").read_text(encoding="utf-8")))
+        if not (self.out / "rounds.jsonl").exists():
+            return
+        lines = (self.out / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+        records = [json.loads(line) for line in lines]
+        new = [record for record in records if record["round"] > self._known]
+        self._add(new, (self.out / "config.toml").read_text(encoding="utf-8"))
+        self.records = records
 
     def _open(self) -> Line:
         if self._line is None:
@@ -197,8 +209,6 @@ class Conductor:
 
 def read_rounds(config: str) -> int:
     """How many rounds a run's file asks for."""
-    import tomllib
-
     return int(tomllib.loads(config).get("rounds", 0))
 
 

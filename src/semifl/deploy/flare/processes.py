@@ -26,7 +26,7 @@ LOOK = 0.2
 
 def supervise(kit: Kit, say: Callable[[str], None]) -> None:
     """Keep the engine of this kit running until this process is asked to end."""
-    with _only_one(kit):
+    with _only_one(kit), contextlib.suppress(KeyboardInterrupt):  # by Ctrl-C, or politely by a signal
         end_leftovers(kit)
         settle(kit)
         pause = FIRST_PAUSE

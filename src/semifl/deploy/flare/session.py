@@ -92,6 +92,7 @@ def _is_open(job: dict[str, Any], born: float) -> bool:
 
 @contextlib.contextmanager
 def _translated(kit: Kit) -> Iterator[None]:
+    from nvflare.apis.fl_exception import FLCommunicationError
     from nvflare.fuel.flare_api import api_spec as spec
 
     try:
@@ -102,6 +103,8 @@ def _translated(kit: Kit) -> Iterator[None]:
         raise UserError(f"the hub refuses the job: {error}") from error
     except (spec.JobNotRunning, spec.JobNotFound, spec.NoReply, spec.JobNotDone) as error:
         raise NotRunning(str(error)) from error
+    except FLCommunicationError as error:  # a certificate that is no operator's, or a hub that is not ready yet
+        raise HubDown(f"the hub at {kit.address}:{kit.port} does not let {kit.name} in") from error
     except (spec.NoConnection, spec.SessionClosed, ConnectionError, TimeoutError) as error:
         raise HubDown(f"the hub at {kit.address}:{kit.port} cannot be reached") from error
     except (spec.InternalError, RuntimeError) as error:

@@ -1,0 +1,87 @@
+"""The site's side under Flower. Flower starts a new process for every message, so nothing heavy is loaded too early."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from semifl.deploy.flower.parcel import unwrap, wrap
+from semifl.errors import UserError
+
+if TYPE_CHECKING:
+    from semifl.deploy.site import Site
+
+KEYS = ("site", "data", "folder", "labels", "policy", "device")
+NEEDED = KEYS[:3]
+
+log = logging.getLogger(__name__)
+app = ClientApp()
+
+
+@app.train()  # type: ignore[untyped-decorator, unused-ignore]
+def answer(message: Message, context: Context) -> Message:
+    """The reply to one letter, with the folders that the node's own configuration names; the hub cannot set them."""
+    letter, address = unwrap(message.content)
+    name = str(context.node_config.get("site", ""))
+    expires = message.metadata.created_at + message.metadata.ttl
+    return Message(wrap(_reply(letter, address, context.node_config, expires), name), reply_to=message)
+
+
+def _reply(letter: bytes, address: str, config: Mapping[str, Any], expires: float) -> bytes:
+    """Whatever goes wrong is an answer too: Flower would tell the hub an error's whole text, with paths in it."""
+    from semifl.deploy import wire
+
+    try:
+        site = make_site(config)
+        if site.name != address:
+            raise UserError(f"the letter is for {address}, and this node is {site.name}: register it under that name")
+        with alone(site.folder):
+            if time.time() > expires:
+                raise UserError("the letter came too late")
+            try:
+                return site.answer(letter)
+            finally:
+                site.close()
+    except Exception as error:
+        log.error("%s", error, exc_info=not isinstance(error, UserError))
+        return wire.pack(
+            "failed", {"reason": "its node's configuration or folders are not right; its own log says more"}
+        )
+
+
+def make_site(config: Mapping[str, Any]) -> Site:
+    """The site as --node-config describes it."""
+    from semifl.deploy.policy import Policy, read_policy
+    from semifl.deploy.site import Site
+
+    for key in config:
+        if key not in KEYS:
+            raise UserError(f"the node's configuration has no key {key!r}; there are {', '.join(KEYS)}")
+    for key in NEEDED:
+        if not config.get(key):
+            raise UserError(f"the node's configuration has no {key!r}: start it with --node-config '{key}=\"...\" ...'")
+    paths = {
+        key: Path(str(config[key])).expanduser() for key in ("data", "folder", "labels", "policy") if config.get(key)
+    }
+    policy = read_policy(paths["policy"]) if "policy" in paths else Policy()
+    device = str(config.get("device", "cpu"))
+    # This process is new for every letter, so it needs no other to die in: that saves two seconds for each.
+    where = (paths["data"], paths.get("labels"), policy, paths["folder"], device)
+    return Site(str(config["site"]), *where, trains_apart=False)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One letter at a time: a second process must not write to the site's memory and privacy ledger meanwhile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,140 @@
+import json
+
+import pytest
+
+from by_hand import post_to
+from federated_pictures import SITES, make_federation, run_table
+from semifl.deploy.hub import Hub, Sites, hub_config, play, read_settings
+from semifl.deploy.policy import Policy
+from semifl.deploy.remote import Answer, NotEnoughSites, Told
+from semifl.deploy.settings import Settings
+from semifl.errors import UserError
+from semifl.experiments.experiment import resume
+from semifl.experiments.records import RunDirectory
+from semifl.experiments.stage import Silent
+from semifl.federation.world import Round
+from semifl.randomness import Seed
+
+ROUND = Round(3, 0.0, Seed(0))
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "cache"))
+    return Hub(make_federation(tmp_path / "pictures"), tmp_path / "runs", SITES)
+
+
+@pytest.fixture
+def post(hub, tmp_path):
+    post = post_to(hub.data, tmp_path, Policy())
+    yield post
+    post.close()
+
+
+def sites(tmp_path):
+    return Sites(None, {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path))
+
+
+def test_a_site_that_takes_much_longer_than_the_others_is_called_slow(tmp_path):
+    here = sites(tmp_path)
+    for site, outcome, seconds in (
+        ("clinic-a", "trained", 2.0),
+        ("clinic-b", "trained", 3.5),
+        ("clinic-c", "trained", 9),
+    ):
+        here.tell(ROUND, Told(site, outcome, "", seconds, None))
+    # Half of them take 3.5 s or less; 9 is more than twice that.
+    assert [site for site, entry in here.status().items() if entry.get("slow")] == ["clinic-c"]
+    here.tell(ROUND, Told("clinic-a", "late", "no answer within 60 s", 60.0, None))
+    assert here.status()["clinic-a"]["slow"]
+    assert json.loads((tmp_path / "events.jsonl").read_text())["site"] == "clinic-a"
+
+
+def test_a_tenth_of_a_second_is_not_slow(tmp_path):
+    here = sites(tmp_path)
+    here.tell(ROUND, Told("clinic-a", "trained", "", 0.1, None))
+    here.tell(ROUND, Told("clinic-b", "trained", "", 0.9, None))
+    assert not any(entry.get("slow") for entry in here.status().values())
+
+
+def test_the_hub_fills_in_its_own_folder_and_sites(tmp_path):
+    table = {**run_table(), "data": {"name": "folder", "root": "/operators/own", "size": 16, "clients": 9}}
+    config = hub_config(table, Hub(tmp_path, tmp_path, SITES))
+    assert (config.data.thing.root, config.data.thing.sites, config.data.thing.size) == (str(tmp_path), SITES, 16)
+    assert config.split.clients is None
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"data": {"name": "digits"}}, "folders of pictures"),
+        ({"data": {"name": "os:system"}}, "folders of pictures"),
+        ({"method": {"name": "centralized", "objective": {"name": "fixmatch"}}}, "pictures in one place"),
+        ({"method": {"name": "os:system"}}, "built into semifl"),
+        ({"rouns": 3}, "did you mean 'rounds'"),
+    ],
+)
+def test_what_no_federation_can_run_is_refused(tmp_path, change, sentence):
+    with pytest.raises(UserError, match=sentence):
+        hub_config({**run_table(), **change}, Hub(tmp_path, tmp_path, SITES))
+
+
+def test_settings_are_their_own_section():
+    settings, rest = read_settings({"rounds": 2, "deploy": {"deadline": 5.0}})
+    assert (settings.deadline, rest) == (5.0, {"rounds": 2})
+    with pytest.raises(UserError, match="did you mean 'deadline'"):
+        read_settings({"deploy": {"dedline": 5.0}})
+    with pytest.raises(UserError, match="must be a section"):
+        read_settings({"deploy": 3})
+
+
+def test_more_updates_than_sites_can_never_come(hub, post):
+    table = {**run_table(), "deploy": {"min_updates": 4}}
+    with pytest.raises(UserError, match="has 3 sites"):
+        play(hub, "run", table, post, Silent())
+
+
+def test_a_run_that_lost_its_sites_goes_on_exactly_where_it_was(hub, post):
+    """The second round finds nobody; later everyone is back, and the bits are those of an undisturbed run."""
+    exchange = post.exchange
+
+    def nobody(letters, seconds):
+        for site in letters:
+            yield Answer(site, None, "it is not connected", 0.0)
+
+    class Leaves(Silent):
+        def round(self, record, best):
+            post.exchange = nobody
+
+    with pytest.raises(NotEnoughSites, match="round 2: 0 of 3 sites answered"):
+        play(hub, "broken", run_table(), post, Leaves())
+    post.exchange = exchange
+    play(hub, "broken", run_table(), post, Silent())
+    play(hub, "whole", run_table(), post, Silent())
+    digests = [[each["digest"] for each in RunDirectory(hub.runs / name).rounds()] for name in ("broken", "whole")]
+    assert digests[0] == digests[1]
+    assert len(digests[0]) == 3
+
+
+def test_a_run_of_the_same_name_does_not_inherit_memories(hub, post, tmp_path):
+    play(hub, "run", run_table(), post, Silent())
+    (hub.runs / "run").rename(tmp_path / "moved")
+    play(hub, "run", run_table(), post, Silent())
+    assert len(list((tmp_path / "memory" / "clinic-a").glob("run.*"))) == 2
+
+
+def test_a_deployed_run_cannot_be_resumed_as_a_simulation(hub, post):
+    table = run_table(rounds=1)
+    play(hub, "run", table, post, Silent())
+    with pytest.raises(UserError, match="semifl deploy"):
+        resume(hub.runs / "run", rounds=2)
+
+
+def test_pictures_at_sites_are_counted_and_never_shown(hub, post):
+    play(hub, "run", run_table(rounds=1), post, Silent())
+    world = json.loads((hub.runs / "run" / "world.json").read_text())
+    assert (world["client_pictures"], world["sites"]) == ([18, 18, 18], list(SITES))
+    assert "54 at 3 clients" in (hub.runs / "run" / "model.md").read_text()
+    events = [json.loads(line) for line in (hub.runs / "run" / "events.jsonl").read_text().splitlines()]
+    joined = {event["site"]: event["pictures"] for event in events if event["event"] == "site joined"}
+    assert joined == dict.fromkeys(SITES, 18)
