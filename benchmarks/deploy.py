@@ -8,18 +8,15 @@ training is kept to a step or two so that little is left of it. Prints one JSON 
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-import contextlib
 
-from deploy.net import Net
+from deploy.net import CountingProxy, Net
 from federated_pictures import make_federation
 from semifl.experiments import toml
 from semifl.experiments.config import decode
@@ -28,37 +25,6 @@ from semifl.experiments.records import RunDirectory
 
 SITES = ("clinic-a", "clinic-b")
 ROUNDS = 12
-
-
-class CountingProxy:
-    """Passes bytes on to the hub and counts them."""
-
-    def __init__(self, target: int) -> None:
-        self.bytes = 0
-        self._target = target
-        self._lock = threading.Lock()
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            theirs, _ = self._socket.accept()
-            ours = socket.create_connection(("127.0.0.1", self._target))
-            for pair in ((theirs, ours), (ours, theirs)):
-                threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
-
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(1 << 16):
-                with self._lock:
-                    self.bytes += len(data)
-                sink.sendall(data)
-        except OSError:
-            pass
-        for each in (source, sink):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
 
 
 def table(precision: str) -> dict:
@@ -75,14 +41,6 @@ def table(precision: str) -> dict:
         },
         "deploy": {"precision": precision, "deadline": 60.0},
     }  # fmt: skip
-
-
-def through(net: Net, proxy: CountingProxy) -> None:
-    """Let the sites dial the proxy."""
-    for site in SITES:
-        file = net.kits[site].startup / "fed_client.json"
-        text = file.read_text()
-        file.write_text(text.replace(str(net.port), str(proxy.port)))
 
 
 def seconds(records: list[dict]) -> float:
@@ -102,7 +60,7 @@ def main() -> None:
         try:
             net.provision()
             proxy = CountingProxy(net.port)
-            through(net, proxy)
+            net.dial_through(proxy)
             net.start("hub", "--data", str(pictures))
             for site in SITES:
                 net.start(site, "--data", str(pictures / "clients" / site))

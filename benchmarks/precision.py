@@ -14,11 +14,11 @@ from statistics import mean, stdev
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from by_hand import ByHand
 from PIL import Image
 from scipy.stats import t
 from sklearn.datasets import load_digits
 
+from by_hand import ByHand
 from semifl.deploy.hub import Hub, play
 from semifl.deploy.policy import Policy
 from semifl.deploy.site import Site

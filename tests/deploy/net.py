@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -24,6 +26,37 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+class CountingProxy:
+    """Passes bytes on to the hub and counts them."""
+
+    def __init__(self, target: int) -> None:
+        self.bytes = 0
+        self._target = target
+        self._lock = threading.Lock()
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            theirs, _ = self._socket.accept()
+            ours = socket.create_connection(("127.0.0.1", self._target))
+            for pair in ((theirs, ours), (ours, theirs)):
+                threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                with self._lock:
+                    self.bytes += len(data)
+                sink.sendall(data)
+        except OSError:
+            pass
+        for each in (source, sink):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 class Net:
@@ -64,6 +97,12 @@ class Net:
             [*SEMIFL, "deploy", kind, str(self.kits[name].folder), "--device", "cpu", *words],
             cwd=self.folder, stdout=log, stderr=log, start_new_session=True, env=self.environment(),
         )  # fmt: skip
+
+    def dial_through(self, proxy: CountingProxy) -> None:
+        """Let the sites reach the hub by way of the proxy."""
+        for site in self.sites:
+            file = self.kits[site].startup / "fed_client.json"
+            file.write_text(file.read_text().replace(str(self.port), str(proxy.port)))
 
     def run(self, config: Path, *words: str) -> subprocess.Popen[str]:
         """`semifl deploy run`, to be waited for."""

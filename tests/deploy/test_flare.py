@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
 
-from deploy.net import OPERATOR, Net
+from deploy.net import OPERATOR, CountingProxy, Net
 from federated_pictures import make_federation, run_table
 from semifl.deploy.flare.job import write_job
 from semifl.deploy.flare.session import Line
@@ -176,6 +176,35 @@ def test_stopped_and_continued(net, pictures, tmp_path):
     assert len(net.records("stopped")) < 60
     end(begin(net, "stopped", table))
     same_bits(net.kits["hub"].runs / "stopped", simulate(pictures, table, tmp_path / "local"))
+
+
+@full
+def test_the_wire_carries_little_more_than_the_models(pictures, tmp_path):
+    """Bytes of whole rounds as a proxy counts them, beside model × 2 × sites."""
+    net = Net(tmp_path, SITES)
+    try:
+        net.provision()
+        proxy = CountingProxy(net.port)
+        net.dial_through(proxy)
+        net.start("hub", "--data", str(pictures))
+        for site in SITES:
+            net.start(site, "--data", str(pictures / "clients" / site))
+        table = run_table(rounds=8, client_epochs=1, threshold=0.0)
+        table["model"] = {"name": "wide_resnet", "depth": 28, "width": 2}
+        passed = {}
+        for precision in ("fp32", "fp16"):
+            run = begin(net, precision, table, precision=precision)
+            net.wait_for_rounds(precision, 2)
+            before, first = proxy.bytes, len(net.records(precision))
+            net.wait_for_rounds(precision, 7)
+            passed[precision] = (proxy.bytes - before) / (len(net.records(precision)) - first)
+            end(run)
+            model = net.records(precision)[-1]["bytes_down"] / len(SITES)
+            assert passed[precision] == pytest.approx(2 * len(SITES) * model, rel=0.05)
+        assert net.records("fp32")[-1]["bytes_up"] == 2 * 4 * 1466707  # a WRN-28-2 for three classes
+        assert passed["fp16"] == pytest.approx(passed["fp32"] / 2, rel=0.02)
+    finally:
+        net.close()
 
 
 @full
