@@ -2,12 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-faults test-deploy check unit docs bench clean
+.PHONY: help demo demo-deploy test test-faults test-deploy check unit docs bench clean
 help:             ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
 demo: .venv/ready ## train on the embedded digits and show what the clients brought (about a minute)
 	$(BIN)/semifl run digits
+
+demo-deploy: .venv/ready ## a hub, two sites and an operator as processes on loopback (about a minute and a half)
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/deployment/loopback.sh
 
 test: check unit  ## lint, types, import rules and the whole test suite
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +15,10 @@ from semifl.deploy.remote import Answer, Post, RemoteFederation, Told, short
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text
 from semifl.errors import UserError
+from semifl.experiments import toml
 from semifl.experiments.build import build_world
-from semifl.experiments.config import Config, decode, from_section
-from semifl.experiments.experiment import start_or_resume
+from semifl.experiments.config import Config, decode, from_section, read
+from semifl.experiments.experiment import differences, start_or_resume
 from semifl.experiments.records import Record, RunDirectory
 from semifl.experiments.stage import Observer
 from semifl.experiments.toml import Table
@@ -36,6 +38,7 @@ class Hub:
     data: Path
     runs: Path
     sites: tuple[str, ...]
+    device: str = "cpu"
 
 
 @dataclass
@@ -134,17 +137,29 @@ def play(
     if settings.min_updates > len(hub.sites):
         raise UserError(f"deploy.min_updates = {settings.min_updates}, but the project has {len(hub.sites)} sites")
     directory = RunDirectory(hub.runs / name)
+    directory.path.mkdir(parents=True, exist_ok=True)
+    world = build_world(config)
+    _refuse_another(directory, world.config)
+    order = write_order(world, f"{name}.{_identity(directory.path)}", hub.sites)
     if finished := directory.result():
         return finished
-    directory.path.mkdir(parents=True, exist_ok=True)
-    order = write_order(build_world(config), f"{name}.{_identity(directory.path)}", hub.sites)
     sites = Sites(post, order, settings, directory)
     watch(sites)
     sites.greet()
     if len(sites.refused) > len(hub.sites) - settings.min_updates:
         site, reason = next(iter(sites.refused.items()))
         raise UserError(f"too few sites follow this run's order; {site}: {reason}")
-    return start_or_resume(config, directory.path, observer=observer, elsewhere=sites)
+    return start_or_resume(config, directory.path, device=hub.device, observer=observer, elsewhere=sites)
+
+
+def _refuse_another(directory: RunDirectory, config: Config) -> None:
+    """A name stands for one run: with another configuration it would mix two."""
+    if (directory.path / "config.toml").exists():
+        before = read(directory.path / "config.toml")
+        if changed := differences(before, tomllib.loads(toml.dumps(config.table()))):
+            raise UserError(
+                f"the hub has another run of this name, so this one needs a --name of its own: {changed[0]}"
+            )
 
 
 def _identity(folder: Path) -> str:

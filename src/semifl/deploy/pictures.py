@@ -24,6 +24,12 @@ class HubPictures(Folder):
 
     sites: tuple[str, ...] = ()  # in the order of their client numbers
 
+    def _checked_root(self) -> Path:
+        root = Path(self.root)
+        if not root.is_dir():
+            raise UserError(f"{root} is not a folder: the hub's folder holds labeled/<class>/ and test/<class>/.")
+        return root
+
     def _parts(self, root: Path) -> tuple[str, ...]:
         for part in ("labeled", "test"):
             if not (root / part).is_dir():

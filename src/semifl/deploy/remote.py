@@ -129,6 +129,7 @@ class RemoteFederation:
             "round": t.index,
             "progress": t.progress,
             "precision": self._settings.precision,
+            "largest_update": self._settings.largest_update,
         }
         common = b"" if own else wire.pack("task", facts, (message, None), self._settings.precision)
         return {

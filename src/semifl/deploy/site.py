@@ -7,6 +7,7 @@ that it failed and has a new one for the next letter.
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from semifl.federation.workers import Here, JobFailed, Pool, Workers
 from semifl.federation.world import Method, Reply, Round
 from semifl.learning.batchnorm import Moments
 from semifl.learning.evaluation import blocks
-from semifl.learning.weights import Snapshot, Weights
+from semifl.learning.weights import Snapshot, Weights, distance, zeros_like
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +116,10 @@ class Site:
         if letter.kind == "hello":
             return wire.pack("hello", self._hello())
         if letter.kind == "statistics":
+            if not self.policy.share.statistics or self.policy.privacy.noise:
+                raise UserError(
+                    "this site's policy keeps its BatchNorm statistics (share.statistics, or privacy.noise)"
+                )
             stats = self._run(client_statistics, letter.body, self._accepted.client)
             return self._failed(stats) or wire.pack("statistics", {}, stats)
         if letter.kind != "task" or letter.facts.get("task") not in TASKS:
@@ -123,7 +128,8 @@ class Site:
 
     def _hello(self) -> dict[str, Any]:
         assert self._pictures is not None
-        counts = {"pictures": len(self._pictures.images)} if self.policy.share.counts else {}
+        told = self.policy.share.counts and not self.policy.privacy.noise
+        counts = {"pictures": len(self._pictures.images)} if told else {}
         return {"semifl": __version__, "torch": torch.__version__.partition("+")[0], **counts}
 
     def _take_part(self, letter: Letter, accepted: Accepted) -> bytes:
@@ -131,7 +137,7 @@ class Site:
         t = Round(index, progress, accepted.seed.under("round", index))
         message, own = letter.body
         task = getattr(accepted.method, letter.facts["task"])
-        if self._overspent():
+        if self._overspent() or self._would_drown(letter):
             return self._reply(Reply(accepted.client, None, "abstained", "", {}), letter)
         reply = self._run(visit, message, Visit(accepted.client, task, t, own))
         if failure := self._failed(reply):
@@ -185,6 +191,19 @@ class Site:
         return (
             Ledger(self.folder / "privacy.json").spent(privacy.delta, privacy.noise).epsilon > privacy.largest_epsilon
         )
+
+    def _would_drown(self, letter: Letter) -> bool:
+        """Whether the hub would turn an update away for the length of its noise: that must not cost any privacy."""
+        privacy, limit = self.policy.privacy, letter.facts.get("largest_update")
+        message = letter.body[0]
+        if not privacy.noise or not limit or not isinstance(message, Snapshot):
+            return False
+        weights = sum(tensor.numel() for tensor in message.weights.values())
+        length = privacy.noise * privacy.clip * math.sqrt(weights)
+        if length < float(limit) * distance(message.weights, zeros_like(message.weights)):
+            return False
+        log.warning("abstained: noise of length %.0f would drown the model; use a smaller noise or clip", length)
+        return True
 
     def _protected(self, reply: Reply, sent: Weights | None) -> Reply:
         assert reply.update is not None

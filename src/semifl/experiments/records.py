@@ -182,6 +182,7 @@ def _signals(tally: Tally) -> Record:
         "agreement": _mean_fact(tally, "agreement"),
         "class_histogram": by_class("classes"),
         "class_predictions": by_class("predicted"),
+        **({"site_accuracy": 100 * total("own_right") / total("own_total")} if total("own_total") else {}),
         "confidence_histograms": [reply.facts.get("confidence_bins") for reply in tally.replies] if facts else [],
     }
 

@@ -16,6 +16,7 @@ from semifl.deploy.policy import Limits, Policy, Privacy, Share
 from semifl.errors import UserError
 from semifl.experiments.stage import Silent
 from semifl.learning.batchnorm import Moments
+from semifl.learning.weights import Snapshot
 
 NOTHING = Share(counts=False, training=False, confidence=False)
 EVERYTHING = Share(class_histogram=True, statistics=True, accuracy=True)
@@ -121,6 +122,7 @@ def test_with_noise_no_exact_count_leaves_and_the_price_is_told(played, tmp_path
     answers, _ = played(policy)
     replies = [letter for letter in map(read, answers) if letter.kind == "reply"]
     assert replies
+    assert all("pictures" not in read(answer).facts for answer in answers)
     for letter in replies:
         assert letter.facts.keys() == {"outcome", "signals", "examples", "spent"}
         assert (letter.facts["signals"], letter.facts["examples"]) == ({}, 1)
@@ -135,6 +137,46 @@ def test_a_site_whose_privacy_is_spent_abstains(played):
     policy = Policy(privacy=Privacy(clip=0.5, noise=2.0, largest_epsilon=2.8))
     _, records = played(policy, rounds=3)
     assert [record["abstained"] for record in records] == [[], [0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Policy(), Policy(share=Share(statistics=True), privacy=Privacy(clip=1.0, noise=1.0))],
+    ids=["not shared", "shared, but with noise"],
+)
+def test_statistics_stay_whatever_the_order_says(pictures, tmp_path, policy):
+    """An order that does not need them is followed; a letter that asks for them all the same is refused."""
+    post = post_to(pictures, tmp_path, policy)
+    try:
+        play(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds=1), post, Silent())
+        site, task, _ = next(each for each in post.letters if read_task(each[1]).kind == "task")
+        letter = read_task(task)
+        asked = wire.pack("statistics", {"order": letter.facts["order"]}, letter.body[0].weights)
+        answer = read(post.sites[site].answer(asked))
+        assert (answer.kind, answer.body) == ("refused", None)
+        assert "policy keeps" in answer.facts["reason"]
+    finally:
+        post.close()
+
+
+def read_task(data):
+    return wire.unpack(data, {"Moments": Moments, "Snapshot": Snapshot})
+
+
+def test_noise_that_would_drown_the_model_costs_nothing(played, tmp_path):
+    # The network has some thousand weights: noise of 100 × 5 on each is far beyond ten times its norm.
+    _, records = played(Policy(privacy=Privacy(clip=5.0, noise=100.0)))
+    assert [record["abstained"] for record in records] == [[0, 1, 2], [0, 1, 2]]
+    assert not list((tmp_path / "memory").rglob("privacy.json"))
+
+
+def test_accuracy_on_own_labels_is_recorded_as_one_number(played, pictures):
+    answers, records = played(Policy(share=EVERYTHING), labels=pictures / "test")
+    signals = [letter.facts["signals"] for letter in map(read, answers) if letter.kind == "reply"]
+    first = signals[:3]  # the first round's three sites, with 12 labels each
+    assert records[0]["site_accuracy"] == pytest.approx(100 * sum(each["own_right"] for each in first) / 36)
+    # Their own labels are copies of the hub's test pictures here, and the model that is sent is the one that is tested.
+    assert records[0]["site_accuracy"] == pytest.approx(records[0]["accuracy"])
 
 
 def test_a_failure_tells_its_kind_alone(pictures, tmp_path):

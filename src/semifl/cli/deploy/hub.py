@@ -18,14 +18,16 @@ def command(
 ) -> None:
     """Start the hub: it holds the labels and tests the model; runs are started by operators."""
     hub = opened(kit, "hub", "hub")
-    from semifl.deploy.flare.processes import supervise
+    from semifl.deploy.flare.processes import refuse_busy_port, supervise
     from semifl.deploy.pictures import HubPictures
     from semifl.deploy.place import PlaceOfData, write_place
 
+    refuse_busy_port(hub)
     found = HubPictures(str(data.absolute()), sites=hub.sites).survey().counts
     write_place(hub.folder, PlaceOfData(data.absolute(), device=options.device_name(device)))
     labeled, tested = (sum(found[part].values()) for part in ("labeled", "test"))
     typer.echo(f"{hub.name}: {labeled} labeled pictures of {len(found['labeled'])} classes, {tested} to test with")
     typer.echo(f"sites and operators connect to {hub.address}:{hub.port}; expected are {', '.join(hub.sites)}")
     typer.echo("Ctrl-C or 'semifl deploy stop' ends it; a run that is going on can be continued later")
-    supervise(hub, lambda message: typer.echo(f"warning: {message}", err=True))
+    supervise(hub, typer.echo)
+    typer.echo(f"{hub.name} has ended")

@@ -23,23 +23,20 @@ OperatorKit = Annotated[
 
 def opened(path: Path, kind: str, verb: str) -> Kit:
     """The kit at `path`, if it is of the kind that the verb needs; a certificate that ends soon is told."""
-    from semifl.deploy.flare.provision import need_flare
+    from semifl.deploy.flare.provision import need_flare, settle
     from semifl.deploy.kit import expect, expiry_warning, open_kit
 
     need_flare(verb)
     kit = expect(open_kit(path, lambda question: str(typer.prompt(question, hide_input=True))), kind, verb)
     if warning := expiry_warning(kit):
         typer.echo(f"warning: {warning}", err=True)
+    settle(kit)
     return kit
 
 
 def operators(path: Path | None, verb: str) -> Kit:
     """The operator's kit that was named, or the only one that lies about."""
-    from semifl.deploy.flare.provision import settle
-
-    kit = opened(path or _lying_about(), "operator", verb)
-    settle(kit)
-    return kit
+    return opened(path or _lying_about(), "operator", verb)
 
 
 def _lying_about() -> Path:

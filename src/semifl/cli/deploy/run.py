@@ -56,10 +56,8 @@ def command(
     try:
         result = conductor.see_through()
     except KeyboardInterrupt:
-        typer.echo(
-            f"\n{run} goes on at the hub; 'semifl deploy run {config}' follows it again, 'semifl deploy stop' stops it",
-            err=True,
-        )
+        going_on = f"{run} goes on at the hub; the same command follows it again, 'semifl deploy stop' stops it"
+        typer.echo(f"\n{going_on if conductor.began else 'interrupted; nothing was started'}", err=True)
         raise typer.Exit(130) from None
     finished(directory, result)
 

@@ -37,13 +37,14 @@ def command(
     typer.echo(f"{site.name}: {pictures} pictures{own}; the hub is at {site.address}:{site.port}")
     typer.echo(f"leaves this machine: weights of the trained model, {told(policy)}; policy: {site.policy}")
     typer.echo("Ctrl-C or 'semifl deploy stop' ends it")
-    supervise(site, lambda message: typer.echo(f"warning: {message}", err=True))
+    supervise(site, typer.echo)
+    typer.echo(f"{site.name} has left")
 
 
 def told(policy: Policy) -> str:
     """What the policy lets out beside the weights, in words."""
     if policy.privacy.noise:
-        return "with noise, and nothing else"
+        return "with noise, and what that has cost (ε, δ)"
     words = {
         "counts": "numbers of pictures",
         "training": "mean losses",

@@ -48,8 +48,8 @@ class Conductor:
     table: Table
     out: Path
     watcher: Watcher
-    wish: str = ""  # "stopped": end the run after this round
     records: list[Record] = field(default_factory=list)
+    began: bool = False  # whether a job waits or runs at the hub
     _line: Line | None = None
     _told: set[str] = field(default_factory=set)
     _looked: float = 0.0
@@ -75,14 +75,14 @@ class Conductor:
             if failures >= MOST_FAILURES:
                 why = outcome["reason"] or outcome["state"]
                 raise RunStopped(f"{failures} jobs in a row ended without a complete round ({why}); see the hub's logs")
-            self._say(
-                outcome["reason"] or f"the job ended ({outcome['state']}); going on after the last complete round"
-            )
+            self._say(outcome["reason"] or "going on after the last complete round")
             time.sleep(POLL)
 
     def _one_job(self) -> dict[str, str]:
         """Begin a job, or find the one that runs already, and follow it to its end."""
+        self.began = False
         job = self._find() or self._begin()
+        self.began = True
         began = time.monotonic()
         while True:
             try:
@@ -125,17 +125,16 @@ class Conductor:
 
     def _follow(self, line: Line, job: str, began: float) -> None:
         """Hear what is new, and ask for a new job when a site has come back."""
-        question = {"after": self._known, "wish": self.wish}
+        question: dict[str, Any] = {"after": self._known}
         news = line.ask(job, question)
         self._hear(news)
         now = time.monotonic()
         if now - began > SETTLING and now - self._looked > LOOK_FOR_SITES:
             self._looked = now
             here = [site for site in line.connected() if site in self.kit.sites]
-            back = [site for site in here if site not in line.at_work([site], job)]
-            if back:
+            if back := line.idle(here, job):
                 self._say(f"{', '.join(back)} came back: the next round begins with everyone")
-                line.ask(job, question | {"gone": back, "wish": self.wish or "paused"})
+                line.ask(job, question | {"gone": back, "wish": "paused"})
 
     def _hear(self, news: dict[str, Any]) -> None:
         """Pass on what is new, and keep the copy of the run up to date: a report can be made of it at any time."""
@@ -172,6 +171,8 @@ class Conductor:
                     "reason": f"FLARE ended the job: {status.removeprefix('FINISHED:').lower()}",
                 }
             outcome: dict[str, str] = json.loads(found[0].read_text(encoding="utf-8"))
+            if outcome["state"] == "refused":
+                return outcome
             self.out.mkdir(parents=True, exist_ok=True)
             for path in found[0].parent.iterdir():
                 if path.name != OUTCOME:

@@ -26,6 +26,7 @@ from semifl.deploy.place import read_place
 from semifl.deploy.remote import Answer, NotEnoughSites
 from semifl.errors import RunStopped, UserError
 from semifl.experiments.build import World
+from semifl.experiments.config import read
 from semifl.experiments.records import Record
 from semifl.experiments.toml import Table, dumps
 
@@ -59,7 +60,7 @@ class Progress:
         self.wish = ""  # "paused" or "stopped": what an operator wants after this round
 
     def begin(self, world: World, first_round: int) -> None:
-        self.facts |= {"config": dumps(world.config.table()), "first": first_round}
+        self.facts |= {"config": for_operators(world.config.table()), "first": first_round}
 
     def labels_only(self, accuracy: float) -> None:
         self.facts["labels_only"] = accuracy
@@ -121,7 +122,7 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
             kit, place = read_kit(folder), read_place(folder)
             post = FlarePost(self, fl_ctx, abort_signal, self._progress)
             name, table = self._asked()
-            play(Hub(place.data, kit.runs, kit.sites), name, table, post, self._progress, self._watch)
+            play(Hub(place.data, kit.runs, kit.sites, place.device), name, table, post, self._progress, self._watch)
         except UserError as error:
             return {"state": "refused", "reason": str(error)}
         except Interrupted as error:
@@ -198,6 +199,11 @@ class FlarePost:
         return task
 
 
+def for_operators(table: Table) -> str:
+    """A run's configuration, without the place of the hub's pictures."""
+    return dumps({**table, "data": {**table["data"], "root": ""}})
+
+
 def hand_over(run: Path, results: Path) -> None:
     """Copy what an operator may have into the job's result: everything but the checkpoints."""
     if not run.is_dir():
@@ -205,3 +211,5 @@ def hand_over(run: Path, results: Path) -> None:
     for path in run.iterdir():
         if path.name not in KEPT_AT_HUB and path.is_file():
             shutil.copy2(path, results / path.name)
+    if (run / "config.toml").exists():
+        (results / "config.toml").write_text(for_operators(read(run / "config.toml")), encoding="utf-8")

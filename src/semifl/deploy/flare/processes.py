@@ -6,7 +6,9 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from semifl.deploy.flare.provision import environment, hub_command, log_file, settle, site_command
+from semifl.deploy.flare.provision import environment, hub_command, log_file, site_command
 from semifl.deploy.kit import Kit
 from semifl.durable import replace_text
 from semifl.errors import RunStopped, UserError
@@ -22,33 +24,79 @@ from semifl.errors import RunStopped, UserError
 GRACE = 5.0  # seconds that a process has to end by itself
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a process that died is started again
 LOOK = 0.2
+SILENCE = 20.0  # seconds without a connection before an owner is told
 
 
 def supervise(kit: Kit, say: Callable[[str], None]) -> None:
     """Keep the engine of this kit running until this process is asked to end."""
     with _only_one(kit), contextlib.suppress(KeyboardInterrupt):  # by Ctrl-C, or politely by a signal
         end_leftovers(kit)
-        settle(kit)
         pause = FIRST_PAUSE
         while True:
             began = time.monotonic()
-            code = _run_once(kit)
+            code = _run_once(kit, say)
             pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
             say(f"the engine ended with code {code} ({last_error(kit)}); starting it again in {pause:.0f} s")
             time.sleep(pause)
 
 
-def _run_once(kit: Kit) -> int:
+def refuse_busy_port(kit: Kit) -> None:
+    """FLARE would go on without a word, and nobody could connect."""
+    if running(kit) is not None:
+        return  # the sentence about that is another one
+    end_leftovers(kit)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((kit.bind, kit.port))
+        except OSError as error:
+            raise UserError(f"port {kit.port} of this machine cannot be used for the hub: {error.strerror}") from error
+
+
+def _run_once(kit: Kit, say: Callable[[str], None]) -> int:
     command = hub_command(kit) if kit.kind == "hub" else site_command(kit)
     with (kit.logs / "console.txt").open("ab") as console:
         process = subprocess.Popen(
             command, env=environment(kit), cwd=kit.folder, stdin=subprocess.DEVNULL, stdout=console, stderr=console
         )
+    log = _follow(log_file(kit))
+    began, heard = time.monotonic(), kit.kind == "hub"
     try:
-        return process.wait()
+        while (code := process.poll()) is None:
+            for message in filter(None, map(_in_words, next(log))):
+                say(message)
+                heard = True
+            if not heard and time.monotonic() - began > SILENCE:
+                say(f"the hub at {kit.address}:{kit.port} does not answer yet; trying on")
+                heard = True
+            time.sleep(LOOK)
+        return code
     finally:
         end_tree([psutil.Process(process.pid)] if process.poll() is None else [])
         end_leftovers(kit)
+
+
+def _follow(path: Path) -> Iterator[list[str]]:
+    """The lines that came to a file since the last look."""
+    place = path.stat().st_size if path.exists() else 0
+    while True:
+        if path.exists():
+            with path.open(encoding="utf-8", errors="replace") as file:
+                file.seek(place if place <= path.stat().st_size else 0)  # a log that was rolled over begins anew
+                lines = file.read()
+                place = file.tell()
+            yield lines.splitlines()
+        else:
+            yield []
+
+
+def _in_words(line: str) -> str | None:
+    """What a line of the engine's log tells an owner."""
+    if "Successfully registered client" in line:
+        return "connected to the hub"
+    if joined := re.search(r"New client (\S+?)@\S* joined", line):
+        return f"{joined[1]} is connected"
+    return None
 
 
 def running(kit: Kit) -> int | None:

@@ -28,11 +28,17 @@ class Line:
     """A session with the hub; one that broke is replaced by opening a new line."""
 
     def __init__(self, kit: Kit) -> None:
-        from nvflare.fuel.flare_api.flare_api import new_secure_session
+        from nvflare.fuel.flare_api.flare_api import Session
 
         logging.getLogger("nvflare").setLevel(logging.CRITICAL)  # its threads tell of every broken connection
         with _translated(kit), contextlib.redirect_stdout(io.StringIO()):
-            self._session = new_secure_session(kit.name, str(kit.folder), timeout=PATIENCE, auto_login_max_tries=1)
+            self._session = Session(kit.name, str(kit.folder))
+            self._session.api.auto_login_max_tries = 1
+            try:
+                self._session.try_connect(PATIENCE)
+            except BaseException:  # its threads would keep this process alive
+                self.close()
+                raise
         self._kit = kit
 
     def close(self) -> None:
@@ -68,11 +74,13 @@ class Line:
         with _translated(self._kit):
             return [client.name for client in self._session.get_system_info().client_info]
 
-    def at_work(self, sites: list[str], job: str) -> set[str]:
-        """Those of the sites in which the job runs."""
+    def idle(self, sites: list[str], job: str) -> list[str]:
+        """Those of the sites that answer and do not play the job; silence says nothing, for a lost site is silent."""
         with _translated(self._kit):
             told = self._session.get_client_job_status(sites) or []
-        return {str(each.get("client_name")) for each in told if str(each.get("job_id", "")) == job}
+        answered = {str(each["client_name"]) for each in told if "job_id" in each or each.get("status") == "no_jobs"}
+        playing = {str(each["client_name"]) for each in told if each.get("job_id") == job}
+        return sorted(answered - playing)
 
     def abort(self, job: str) -> None:
         with _translated(self._kit), contextlib.suppress(NotRunning):
