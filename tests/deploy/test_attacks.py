@@ -12,7 +12,7 @@ pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semif
 
 from deploy.net import OPERATOR, Net
 from federated_pictures import make_federation
-from semifl.deploy.flare.provision import environment, settle, site_command
+from semifl.deploy.flare.provision import environment, log_file, settle, site_command
 from semifl.deploy.flare.session import HubDown, Line
 
 pytestmark = pytest.mark.skipif(os.environ.get("SEMIFL_DEPLOY") != "full", reason="part of make test-deploy")
@@ -111,9 +111,11 @@ def test_a_site_cannot_take_the_name_of_another(net):
     with (net.folder / "impostor.out").open("ab") as log:
         impostor = subprocess.Popen(command, env=environment(kit), cwd=kit.folder, stdout=log, stderr=log)
     try:
-        for _ in range(10):
+        for _ in range(8):
             time.sleep(1)
-            assert "clinic-b" not in (connected(net) or [])
+            assert connected(net) == ["clinic-a"]
+        assert impostor.poll() is None, "it gave up before it could be refused"
+        assert "clinic-b" in log_file(net.kits["hub"]).read_text(), "it never came to the hub"
     finally:
         impostor.kill()
         impostor.wait()

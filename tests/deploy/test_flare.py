@@ -246,7 +246,7 @@ def test_a_job_tampered_with_is_refused_by_the_hub(net, tmp_path):
     try:
         tables = {
             "tampered": {**run_table(), "method": {"name": "semifl", "treshold": 0.9}},
-            "../outside": run_table(),
+            "../startup": run_table(),  # with the hub's private key
         }
         for name, table in tables.items():
             folder = write_job(tmp_path / "jobs", "tampered", table, SITES, 1)
@@ -257,7 +257,9 @@ def test_a_job_tampered_with_is_refused_by_the_hub(net, tmp_path):
             while not line.status(job).startswith("FINISHED"):
                 assert time.monotonic() < end_by
                 time.sleep(0.5)
-            outcome = json.loads(next(line.fetch(job, tmp_path).rglob("outcome.json")).read_text())
+            found = next(line.fetch(job, tmp_path).rglob("outcome.json"))
+            assert [path.name for path in found.parent.iterdir()] == ["outcome.json"]  # nothing else is handed over
+            outcome = json.loads(found.read_text())
             assert outcome["state"] == "refused"
             assert ("treshold" if name == "tampered" else "is no name for a run") in outcome["reason"]
     finally:

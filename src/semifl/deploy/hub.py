@@ -17,13 +17,14 @@ from semifl.durable import replace_text
 from semifl.errors import UserError
 from semifl.experiments import toml
 from semifl.experiments.build import build_world
-from semifl.experiments.config import Config, decode, from_section, read
+from semifl.experiments.config import VIEWS, Config, decode, from_section, read
 from semifl.experiments.experiment import differences, start_or_resume
 from semifl.experiments.records import Record, RunDirectory
 from semifl.experiments.stage import Observer
 from semifl.experiments.toml import Table
 from semifl.federation.tally import Tally
-from semifl.federation.world import Federation, Round
+from semifl.federation.world import Federation
+from semifl.learning import batchnorm
 
 PICTURES = "semifl.deploy.pictures:HubPictures"
 ASKED_OF_HUB = ("root", "sites", "partition", "clients", "labeled")  # keys of [data] that the hub fills in itself
@@ -49,6 +50,7 @@ class Sites:
     order: Table
     settings: Settings
     directory: RunDirectory
+    layers: dict[str, int]  # BatchNorm's, and how many channels each has
     refused: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class Sites:
         return [self.counts.get(site, 0) for site in self.order["sites"]]
 
     def federation(self, tally: Tally) -> Federation:
-        return RemoteFederation(self.post, self.order, self.settings, tally, self.refused, self.tell)
+        return RemoteFederation(self.post, self.order, self.settings, tally, self.refused, self.tell, self.layers)
 
     def greet(self) -> None:
         """Ask everyone whether they follow the order; one that does not is named and left out until the next job."""
@@ -80,13 +82,16 @@ class Sites:
         if len(self.refused) == len(self.order["sites"]):
             raise UserError(f"every site refuses this run: {next(iter(self.refused.values()))}")
 
-    def tell(self, t: Round, told: Told) -> None:
-        entry = {"round": t.index, "outcome": told.outcome, "reason": told.reason, "seconds": round(told.seconds, 2)}
+    def tell(self, told: Told) -> None:
+        if told.round is None:
+            self.directory.add_event(told.outcome, site=told.site, reason=told.reason)
+            return
+        entry = {"round": told.round, "outcome": told.outcome, "reason": told.reason, "seconds": round(told.seconds, 2)}
         self.last[told.site] = entry | ({"spent": told.spent} if told.spent else {})
         if told.outcome == "late":
-            self.directory.add_event("late", round=t.index, site=told.site, reason=told.reason)
+            self.directory.add_event("late", round=told.round, site=told.site, reason=told.reason)
         if told.spent:
-            self.directory.add_event("privacy spent", round=t.index, site=told.site, **told.spent)
+            self.directory.add_event("privacy spent", round=told.round, site=told.site, **told.spent)
 
     def status(self) -> dict[str, dict[str, Any]]:
         """What became of each site's last turn; one that takes much longer than the others is called slow."""
@@ -105,6 +110,9 @@ def hub_config(table: Table, hub: Hub) -> Config:
     if not isinstance(data, dict) or data.pop("name", "folder") not in ("folder", PICTURES):
         raise UserError('a real federation learns from folders of pictures: set data.name = "folder"')
     refuse_code(table, "")
+    for view in VIEWS:
+        if data.get(view):
+            raise UserError(f"data.{view} is code, and a site runs what is built into semifl: leave it out")
     data = {key: value for key, value in data.items() if key not in ASKED_OF_HUB}
     table["data"] = {"name": PICTURES, "root": str(hub.data), "sites": list(hub.sites), **data}
     config = decode(table)
@@ -140,10 +148,11 @@ def play(
     directory.path.mkdir(parents=True, exist_ok=True)
     world = build_world(config)
     _refuse_another(directory, world.config)
-    order = write_order(world, f"{name}.{_identity(directory.path)}", hub.sites)
+    order = write_order(world, _identity(directory.path), hub.sites)
     if finished := directory.result():
         return finished
-    sites = Sites(post, order, settings, directory)
+    layers = {name: layer.num_features for name, layer in batchnorm.layers(world.model_factory()()).items()}
+    sites = Sites(post, order, settings, directory, layers)
     watch(sites)
     sites.greet()
     if len(sites.refused) > len(hub.sites) - settings.min_updates:
@@ -166,7 +175,7 @@ def _identity(folder: Path) -> str:
     """Tells this run from an earlier one of the same name, whose memories sites may still have."""
     path = folder / "identity"
     if not path.exists():
-        replace_text(path, secrets.token_hex(4) + "\n")
+        replace_text(path, f"{folder.name}.{secrets.token_hex(4)}\n")
     return path.read_text(encoding="utf-8").strip()
 
 

@@ -131,9 +131,7 @@ def open_kit(path: Path, ask: Callable[[str], str] | None = None) -> Kit:
         return read_kit(path)
     if not path.is_file():
         raise UserError(f"there is no kit {path}")
-    header = sealing.read_header(path)
-    if header.keys() != {"kind", "name", "project", "made"} or not _is_name(header["name"]):
-        raise UserError(f"{path} is not a kit of this version of semifl ({__version__})")
+    header = read_header(path)
     folder = path.parent / header["name"]
     before = _kit_in(folder, path, header)
     if before is not None and before.made >= datetime.fromisoformat(header["made"]):
@@ -151,6 +149,19 @@ def open_kit(path: Path, ask: Callable[[str], str] | None = None) -> Kit:
         else:
             _renew(fresh, folder)
     return read_kit(folder)
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """Whose kit a sealed file says it is."""
+    header = sealing.read_header(path)
+    try:
+        datetime.fromisoformat(header["made"])
+        sound = header.keys() == {"kind", "name", "project", "made"} and _is_name(header["name"])
+    except (KeyError, ValueError):
+        sound = False
+    if not sound:
+        raise UserError(f"{path} is not a kit of this version of semifl ({__version__})")
+    return header
 
 
 def expect(kit: Kit, kind: str, verb: str) -> Kit:

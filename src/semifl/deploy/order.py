@@ -30,6 +30,7 @@ KEYS = ("semifl", "format", "run", "sites", "config", "facts")
 FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LARGEST_NUMBER = 4096  # in a model's section: depths and widths far beyond any use
+LARGEST_SETTING = 100_000  # in a method's section: steps, epochs and rates far beyond any use
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,11 @@ def _config(given: Any, policy: Policy) -> Config:
         raise UserError("the order has no configuration")
     refuse_unknown(given, ("seed", "rounds", "model", "method"), "order.config")
     refuse_code(given, "")
-    model = given.get("model")
-    for key, value in (model if isinstance(model, dict) else {}).items():
-        if isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER:
-            raise UserError(f"the order's model.{key} = {value} is larger than any model needs")
+    for part, largest in (("model", LARGEST_NUMBER), ("method", LARGEST_SETTING)):
+        section = given.get(part)
+        for key, value in (section if isinstance(section, dict) else {}).items():
+            if isinstance(value, (int, float)) and not abs(value) <= largest:
+                raise UserError(f"the order's {part}.{key} = {value} is larger than any {part} needs")
     config = decode(given)
     refuse_needs(config)
     epochs = getattr(config.method.thing, "client_epochs", 1)
@@ -126,10 +128,10 @@ def _config(given: Any, policy: Policy) -> Config:
             f"the order asks for {epochs} epochs in a round, and this site's policy allows "
             f"{policy.limits.most_epochs} (limits.most_epochs)"
         )
-    if getattr(config.method.thing, "statistics", "server") != "server" and not policy.share.statistics:
+    if getattr(config.method.thing, "statistics", "server") != "server" and not policy.shares_statistics:
         raise UserError(
-            "the order asks for BatchNorm statistics, and this site's policy keeps them (share.statistics): "
-            'set method.statistics = "server"'
+            "the order asks for BatchNorm statistics, and this site's policy keeps them "
+            '(share.statistics, privacy.noise): set method.statistics = "server"'
         )
     return config
 

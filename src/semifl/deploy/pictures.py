@@ -66,12 +66,14 @@ def read_site(root: Path, labels: Path | None, facts: Facts) -> SitePictures:
     return SitePictures(decoded.images, len(decoded.skipped), _read_own(labels, facts) if labels else None)
 
 
-def _read_own(root: Path, facts: Facts) -> tuple[Tensor, Tensor]:
+def _read_own(root: Path, facts: Facts) -> tuple[Tensor, Tensor] | None:
+    """None unless every folder is one of the run's classes."""
     folders = subfolders(root)
     known = {name: number for number, name in enumerate(facts.class_names)}
-    entries = [
-        Entry("labeled", name, path) for name in folders if name in known for path in pictures_below(folders[name])
-    ]
+    if not folders.keys() <= known.keys():
+        # A hub that names some of the classes could count this site's folders one by one.
+        return None
+    entries = [Entry("labeled", name, path) for name in folders for path in pictures_below(folders[name])]
     decoded = _folder(root, facts).read(root, entries)
     kept = [entry for position, entry in enumerate(entries) if position not in set(decoded.skipped)]
     return decoded.images, torch.tensor([known[entry.group] for entry in kept], dtype=torch.int64)

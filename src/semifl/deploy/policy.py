@@ -9,8 +9,10 @@ from pathlib import Path
 from semifl.errors import UserError
 from semifl.experiments.config import from_section, read, refuse_unknown
 
+LEAST_NOISE = 0.1  # with it a single update costs ε ≈ 92 at δ = 1e-5
+
 TEMPLATE = """\
-# What this site lets out and what it lets in. The hub cannot read or change this file.
+# What this site lets out and what it lets in. Nobody else can change it; a refusal tells the hub which limit it met.
 # The weights of the trained model and the number of pictures they rest on leave in any case.
 
 [share]
@@ -19,13 +21,14 @@ training = true          # mean loss, and how often both views agree
 confidence = true        # how sure the model is, as a mean and as ten bars
 class_histogram = false  # how many pictures the model gives to each class
 statistics = false       # BatchNorm statistics, for method.statistics = "cohort" or "all"
-accuracy = false         # how many of this site's own labels (--labels) the model gets right
+accuracy = false         # how many of this site's own labels (--labels) there are, and the model gets right
 
 [limits]
-minimum_examples = 1     # with fewer sure pictures than this the site abstains
+minimum_examples = 5     # with fewer sure pictures the site abstains; figures about fewer pictures stay here
 largest_picture = 256    # side in pixels that the hub may ask for
 most_parameters = 100000000  # of a model that the hub may send
 most_epochs = 100        # over the pictures in a round
+most_minutes = 720.0     # that one letter of the hub may keep this machine busy
 
 [privacy]
 clip = 0.0               # largest norm of the update that leaves; 0 does not clip
@@ -47,14 +50,15 @@ class Share:
 
 @dataclass(frozen=True)
 class Limits:
-    minimum_examples: int = 1
+    minimum_examples: int = 5
     largest_picture: int = 256
     most_parameters: int = 100_000_000
     most_epochs: int = 100
+    most_minutes: float = 720.0
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            if getattr(self, each.name) < 1:
+            if not 1 <= getattr(self, each.name) < 1e12:
                 raise ValueError(f"{each.name} must be at least 1, not {getattr(self, each.name)}")
 
 
@@ -71,6 +75,8 @@ class Privacy:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie between 0 and 1, not {self.delta}")
+        if 0 < self.noise < LEAST_NOISE:
+            raise ValueError(f"noise below {LEAST_NOISE} protects nothing, but is {self.noise}")
         if self.noise and not self.clip:
             raise ValueError("noise needs clip: without a largest norm no amount of noise protects anything")
         if self.largest_epsilon and not self.noise:
@@ -82,6 +88,11 @@ class Policy:
     share: Share = field(default_factory=Share)
     limits: Limits = field(default_factory=Limits)
     privacy: Privacy = field(default_factory=Privacy)
+
+    @property
+    def shares_statistics(self) -> bool:
+        """They carry no noise, so noise on the weights keeps them as well."""
+        return self.share.statistics and not self.privacy.noise
 
 
 def read_policy(path: Path) -> Policy:

@@ -18,6 +18,7 @@ from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Tas
 from semifl.learning.batchnorm import BatchNormStats, Moments
 from semifl.learning.weights import Shapes, Snapshot, Weights, distance, zeros_like
 
+LARGEST = 2**53  # above it a number of anything is a lie
 LONGEST_REASON = 200  # characters of what a site says went wrong
 NO_ANSWER = ("failed", "late")  # outcomes after which a site may be asked again
 
@@ -50,7 +51,8 @@ class Told(NamedTuple):
     outcome: str
     reason: str
     seconds: float
-    spent: dict[str, float] | None  # ε and δ, of a site that adds noise
+    round: int | None  # None: it was asked for its BatchNorm statistics
+    spent: dict[str, float] | None = None  # ε and δ, of a site that adds noise
 
 
 class RemoteFederation:
@@ -63,7 +65,8 @@ class RemoteFederation:
         settings: Settings,
         tally: Tally,
         refused: Mapping[str, str],
-        tell: Callable[[Round, Told], None],
+        tell: Callable[[Told], None],
+        layers: Mapping[str, int],
     ) -> None:
         self._post = post
         self._order = order
@@ -73,6 +76,7 @@ class RemoteFederation:
         self._tally = tally
         self._refused = refused
         self._tell = tell
+        self._layers = layers  # BatchNorm's, and how many channels each has
 
     def __len__(self) -> int:
         return len(self._sites)
@@ -96,9 +100,12 @@ class RemoteFederation:
 
         def read(answer: Answer) -> Reply:
             client = self._sites.index(answer.site)
-            reply = self._read(client, answer)
-            reply = inspected(reply, expected(client) if callable(expected) else expected)
-            return _moderate(reply, (message, own(client) if own else None), self._settings.largest_update)
+            try:
+                reply = self._read(client, answer)
+                reply = inspected(reply, expected(client) if callable(expected) else expected)
+                return _moderate(reply, (message, own(client) if own else None), self._settings.largest_update)
+            except Exception as error:  # whatever a site may think of: it must not stop the others
+                return Reply(client, None, "rejected", f"its answer cannot be read ({type(error).__name__})", {})
 
         arriving = self._asked(letters, read, t)
         for reply in self._in_order(cohort, arriving):
@@ -115,10 +122,14 @@ class RemoteFederation:
             answers = {each.site: each for each in self._post.exchange(letters, self._settings.deadline)}
         for site in letters:  # in the order of the clients, for sums depend on it
             self._tally.bytes_down += wire.tensor_bytes(letter)
-            stats, size = _read_statistics(answers[site])
+            try:
+                stats, size = self._read_statistics(answers[site])
+            except Exception as error:  # whatever a site may think of
+                reason = str(error) if isinstance(error, UserError) else f"they cannot be read ({type(error).__name__})"
+                self._tell(Told(site, "without statistics", reason, answers[site].seconds, None))
+                continue
             self._tally.bytes_up += size
-            if stats is not None:
-                yield stats
+            yield stats
 
     def _letters(
         self, cohort: Cohort, task: Task, message: Message, t: Round, own: Callable[[ClientId], Message] | None
@@ -145,30 +156,44 @@ class RemoteFederation:
         for client, site in enumerate(self._sites):
             if site in self._refused and site in waiting:
                 del waiting[site]
-                self._tell(t, Told(site, "failed", self._refused[site], 0.0, None))
+                self._tell(Told(site, "failed", self._refused[site], 0.0, t.index))
                 yield Reply(client, None, "failed", self._refused[site], {})
         for attempt in range(1, self._settings.attempts + 1):
             missing: list[Reply] = []
             for answer in self._post.exchange(waiting, self._settings.deadline):
                 self._tally.bytes_down += wire.tensor_bytes(waiting[answer.site])
                 reply = read(answer)
-                self._tell(t, Told(answer.site, reply.outcome, reply.reason, answer.seconds, _spent(answer)))
+                self._tell(Told(answer.site, reply.outcome, reply.reason, answer.seconds, t.index, _spent(answer)))
                 if reply.outcome in NO_ANSWER:
                     missing.append(reply)
                     continue
                 answered += reply.outcome != "rejected"
                 yield reply
-            enough = answered >= min(self._settings.min_updates, len(letters))
-            if enough or not missing:
+            if answered >= min(self._settings.min_updates, len(letters)):
                 yield from missing
                 return
-            if attempt == self._settings.attempts:
+            if attempt == self._settings.attempts or not missing:  # who was rejected would answer the same again
                 break
             waiting = {self._sites[reply.client]: letters[self._sites[reply.client]] for reply in missing}
         raise NotEnoughSites(
             f"round {t.index}: {answered} of {len(letters)} sites answered, and deploy.min_updates asks for "
             f"{self._settings.min_updates}"
         )
+
+    def _read_statistics(self, answer: Answer) -> tuple[BatchNormStats, int]:
+        """Of every BatchNorm layer, or of none where a site has too few pictures for a variance."""
+        if answer.data is None:
+            raise UserError(answer.reason)
+        letter = wire.unpack(answer.data, {"Moments": Moments})
+        if letter.kind != "statistics":
+            raise UserError(short(letter.facts.get("reason", "its letter holds none")))
+        stats = letter.body
+        if stats and stats.keys() != self._layers.keys():
+            raise UserError("they are not of the model's layers")
+        for name, moments in stats.items():
+            if not _is_moments(moments, self._layers[name]):
+                raise UserError(f"those of layer {name!r} are not sound")
+        return stats, wire.tensor_bytes(answer.data)
 
     def _in_order(self, cohort: Cohort, arriving: Iterable[Reply]) -> Iterator[Reply]:
         """Replies in the order of the cohort: sums of floating-point numbers depend on it."""
@@ -203,7 +228,7 @@ class RemoteFederation:
         if letter.facts["outcome"] == "abstained":
             return Reply(client, None, "abstained", "", signals)
         examples, payload = letter.facts.get("examples"), letter.body
-        if not isinstance(examples, int) or not 0 <= examples < 2**53 or not _is_weights(payload):
+        if not isinstance(examples, int) or not 0 <= examples < LARGEST or not _is_weights(payload):
             raise UserError("its reply has no proper weights or number of examples")
         facts = _numbers(letter.facts.get("facts"))
         return Reply(client, Update(payload, examples, facts, {}, size), "trained", "", signals)
@@ -219,7 +244,11 @@ def clean_signals(given: Any, classes: int) -> dict[str, Any]:
     }
     for name, length in lengths.items():
         counts = given.get(name) if isinstance(given, dict) else None
-        if isinstance(counts, list) and len(counts) == length and all(type(n) is int and n >= 0 for n in counts):
+        if (
+            isinstance(counts, list)
+            and len(counts) == length
+            and all(type(n) is int and 0 <= n < LARGEST for n in counts)
+        ):
             signals[name] = counts
     return signals
 
@@ -227,9 +256,7 @@ def clean_signals(given: Any, classes: int) -> dict[str, Any]:
 def _numbers(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         return {}
-    return {
-        str(name): value for name, value in given.items() if type(value) in (int, float) and math.isfinite(float(value))
-    }
+    return {str(name): value for name, value in given.items() if type(value) in (int, float) and abs(value) < LARGEST}
 
 
 def _is_weights(payload: Any) -> bool:
@@ -264,23 +291,12 @@ def _size(message: Any) -> float:
     return math.sqrt(sum(_size(part) ** 2 for part in parts)) or 1.0
 
 
-def _read_statistics(answer: Answer) -> tuple[BatchNormStats | None, int]:
-    if answer.data is None:
-        return None, 0
-    try:
-        letter = wire.unpack(answer.data, {"Moments": Moments})
-    except UserError:
-        return None, 0
-    sound = letter.kind == "statistics" and isinstance(letter.body, dict)
-    sound = sound and all(isinstance(each, Moments) and _is_moments(each) for each in letter.body.values())
-    return (letter.body if sound else None), wire.tensor_bytes(answer.data)
-
-
-def _is_moments(moments: Moments) -> bool:
-    tensors = (moments.mean, moments.var)
-    return type(moments.number) is int and all(
-        isinstance(tensor, torch.Tensor) and bool(tensor.isfinite().all()) for tensor in tensors
-    )
+def _is_moments(moments: Any, channels: int) -> bool:
+    if not isinstance(moments, Moments) or type(moments.number) is not int or not 0 < moments.number < LARGEST:
+        return False
+    mean, var = moments.mean, moments.var
+    sound = all(isinstance(each, torch.Tensor) and each.shape == (channels,) for each in (mean, var))
+    return sound and bool(mean.isfinite().all() and var.isfinite().all() and (var >= 0).all())
 
 
 def _spent(answer: Answer) -> dict[str, float] | None:

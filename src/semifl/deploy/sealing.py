@@ -84,8 +84,18 @@ def _parts(file: Path) -> tuple[dict[str, str], bytes, bytes]:
     if not end or len(body) < end + SALT + NONCE or hashlib.sha256(body).digest() != total:
         raise UserError(f"{file} is damaged or incomplete: fetch it again")
     front = body[: end + SALT + NONCE]
-    header: dict[str, str] = json.loads(body[len(MAGIC) : end])
-    return header, front, body[len(front) :]
+    return _header(file, body[len(MAGIC) : end]), front, body[len(front) :]
+
+
+def _header(file: Path, line: bytes) -> dict[str, str]:
+    """What the file says of itself; the checksum is no seal, so anybody may have written anything here."""
+    try:
+        header = json.loads(line)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or not all(isinstance(value, str) for value in header.values()):
+        raise UserError(f"{file} does not say whose kit it is: do not use it")
+    return header
 
 
 def _cipher(passphrase: str, salt: bytes) -> AESGCM:

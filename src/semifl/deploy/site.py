@@ -6,47 +6,41 @@ that it failed and has a new one for the next letter.
 
 from __future__ import annotations
 
+import fcntl
 import logging
-import math
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from semifl import __version__
 from semifl.data.dataset import UNKNOWN
 from semifl.data.partition import Holdings
-from semifl.deploy import wire
+from semifl.deploy import leaving, wire
 from semifl.deploy.order import Accepted, accept
 from semifl.deploy.pictures import SitePictures, read_site
 from semifl.deploy.policy import Policy
-from semifl.deploy.privacy import Ledger, protect
-from semifl.deploy.wire import Letter, Precision
+from semifl.deploy.privacy import Ledger, Spent, protect, would_drown
+from semifl.deploy.wire import Letter
 from semifl.errors import RunStopped, UserError
 from semifl.federation.local import Visit, client_statistics, visit
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, grade_block
 from semifl.federation.workers import Here, JobFailed, Pool, Workers
-from semifl.federation.world import Method, Reply, Round
+from semifl.federation.world import Method, Reply, Round, Update
+from semifl.learning import local_norm
 from semifl.learning.batchnorm import Moments
 from semifl.learning.evaluation import blocks
-from semifl.learning.weights import Snapshot, Weights, distance, zeros_like
+from semifl.learning.weights import Snapshot, Weights
 
 log = logging.getLogger(__name__)
 
-# Which signals a policy's word lets out; everything else that a client counts stays where it is.
-SIGNALS = {
-    "counts": ("images", "confident"),
-    "training": ("lr",),
-    "confidence": ("confidence", "confidence_bins"),
-    "class_histogram": ("classes", "predicted"),
-}
-FACTS = ("loss", "fix", "mix", "agreement")  # of an Update, for `training`: means over all its examples
 TASKS = ("client_update",)  # what a letter may ask a method to do
-TRAINER_DIED = "its trainer process died: killed, or out of memory"
+TRAINER_DIED = "its trainer process died: killed, out of memory, or over the time that its policy allows"
 
 
 @dataclass
@@ -69,22 +63,20 @@ class Site:
     def answer(self, data: bytes) -> bytes:
         """The reply to a letter. Whatever goes wrong is part of the reply, told without a path or a picture."""
         try:
-            letter = wire.unpack(data, self._named(wire.facts_of(data).get("order")))
-            return self._follow(letter)
+            accepted = self._willing(wire.facts_of(data).get("order"))
+            with _alone(self.folder):
+                return self._follow(wire.unpack(data, named_tuples(accepted.method)), accepted)
         except UserError as error:
             log.warning("refused: %s", error)
-            return wire.pack("refused", {"reason": self._discreet(str(error))})
+            return leaving.refused(self._discreet(str(error)))
         except Exception as error:
             log.exception("failed")
-            return wire.pack("failed", {"reason": f"it failed ({type(error).__name__}); its own log says more"})
+            return leaving.failed(f"it failed ({type(error).__name__}); its own log says more")
 
     def close(self) -> None:
         if self._trainer:
             self._trainer.close()
             self._trainer = None
-
-    def _named(self, order: Any) -> dict[str, type]:
-        return named_tuples(self._willing(order).method)
 
     def _willing(self, order: Any) -> Accepted:
         """Check an order once; the pictures are read for the first one."""
@@ -92,6 +84,8 @@ class Site:
             self.close()
             accepted = accept(order, self.name, self.policy)
             self._pictures = read_site(self.data, self.labels, accepted.facts)
+            if self._pictures.skipped:
+                log.warning("%d files below %s are no readable pictures", self._pictures.skipped, self.data)
             self._place = self._make_place(accepted, self._pictures)
             self._order, self._accepted = order, accepted
         return self._accepted
@@ -111,70 +105,80 @@ class Site:
         place.share()
         return place
 
-    def _follow(self, letter: Letter) -> bytes:
-        assert self._accepted is not None
+    def _follow(self, letter: Letter, accepted: Accepted) -> bytes:
+        assert self._pictures is not None
         if letter.kind == "hello":
-            return wire.pack("hello", self._hello())
+            return leaving.hello(self.policy, len(self._pictures.images))
         if letter.kind == "statistics":
-            if not self.policy.share.statistics or self.policy.privacy.noise:
+            if not self.policy.shares_statistics:
                 raise UserError(
                     "this site's policy keeps its BatchNorm statistics (share.statistics, or privacy.noise)"
                 )
-            stats = self._run(client_statistics, letter.body, self._accepted.client)
-            return self._failed(stats) or wire.pack("statistics", {}, stats)
+            stats = self._run(client_statistics, letter.body, accepted.client)
+            return self._failed(stats) or leaving.statistics(stats)
         if letter.kind != "task" or letter.facts.get("task") not in TASKS:
             raise UserError(f"the hub's letter asks for {letter.facts.get('task', letter.kind)!r}, which no site does")
-        return self._take_part(letter, self._accepted)
-
-    def _hello(self) -> dict[str, Any]:
-        assert self._pictures is not None
-        told = self.policy.share.counts and not self.policy.privacy.noise
-        counts = {"pictures": len(self._pictures.images)} if told else {}
-        return {"semifl": __version__, "torch": torch.__version__.partition("+")[0], **counts}
+        return self._take_part(letter, accepted)
 
     def _take_part(self, letter: Letter, accepted: Accepted) -> bytes:
         index, progress = int(letter.facts["round"]), float(letter.facts["progress"])
         t = Round(index, progress, accepted.seed.under("round", index))
         message, own = letter.body
-        task = getattr(accepted.method, letter.facts["task"])
-        if self._overspent() or self._would_drown(letter):
-            return self._reply(Reply(accepted.client, None, "abstained", "", {}), letter)
-        reply = self._run(visit, message, Visit(accepted.client, task, t, own))
-        if failure := self._failed(reply):
-            return failure
+        if not self._can_afford(message, letter.facts.get("largest_update")):
+            reply = Reply(accepted.client, None, "abstained", "", {})
+        else:
+            task = getattr(accepted.method, letter.facts["task"])
+            result = self._run(visit, message, Visit(accepted.client, task, t, own))
+            if failure := self._failed(result):
+                return failure
+            reply = self._within_policy(result, message, accepted.method)
+        precision: wire.Precision = "fp16" if letter.facts.get("precision") == "fp16" else "fp32"
+        return leaving.reply(reply, self.policy, self._spent(), precision)
+
+    def _within_policy(self, reply: Reply, message: Any, method: Method) -> Reply:
+        """Abstain with too few examples; add what is known of own labels; clip, and add noise."""
         if isinstance(message, Snapshot) and self.policy.share.accuracy:
             reply = reply._replace(facts=reply.facts | self._own_accuracy(message))
-        if reply.update and reply.update.examples < self.policy.limits.minimum_examples:
+        if reply.update and _examples(reply) < self.policy.limits.minimum_examples:
             reply = reply._replace(update=None, outcome="abstained")
-        if reply.update and self.policy.privacy.clip:
-            reply = self._protected(reply, message.weights if isinstance(message, Snapshot) else None)
-        return self._reply(reply, letter)
-
-    def _reply(self, reply: Reply, letter: Letter) -> bytes:
-        """What leaves this site, and nothing else."""
-        update, privacy = reply.update, self.policy.privacy
-        facts: dict[str, Any] = {"outcome": reply.outcome, "signals": self._signals(reply)}
+        privacy = self.policy.privacy
+        if not privacy.clip:
+            return reply
+        if reply.update is None and privacy.noise and isinstance(message, Snapshot):
+            # To abstain for what the pictures are would tell of them: noise alone goes out, and costs the same.
+            reply = reply._replace(update=Update(_unchanged(message, method), 1, {}, {}), outcome="trained")
+        if reply.update is None:
+            return reply
+        payload = protect(reply.update.payload, message.weights if isinstance(message, Snapshot) else None, privacy)
         if privacy.noise:
-            facts["spent"] = Ledger(self.folder / "privacy.json").spent(privacy.delta)._asdict()
-        if update is None:
-            return wire.pack("reply", facts)
-        # With noise on the weights, exact counts beside them would give away what the noise hides.
-        facts["examples"] = 1 if privacy.noise else update.examples
-        if self.policy.share.training and not privacy.noise:
-            facts["facts"] = {name: float(update.facts[name]) for name in FACTS if name in update.facts}
-        precision: Precision = "fp16" if letter.facts.get("precision") == "fp16" else "fp32"
-        return wire.pack("reply", facts, update.payload, precision)
+            self._ledger.charge(privacy.noise)
+        return reply._replace(update=reply.update._replace(payload=payload))
 
-    def _signals(self, reply: Reply) -> dict[str, Any]:
-        if self.policy.privacy.noise:
-            return {}
-        allowed = {name for word, names in SIGNALS.items() if getattr(self.policy.share, word) for name in names}
-        own = ("own_right", "own_total") if self.policy.share.accuracy else ()
-        return {name: value for name, value in reply.facts.items() if name in allowed or name in own}
+    @property
+    def _ledger(self) -> Ledger:
+        return Ledger(self.folder / "privacy.json")
+
+    def _spent(self) -> Spent | None:
+        privacy = self.policy.privacy
+        return self._ledger.spent(privacy.delta) if privacy.noise else None
+
+    def _can_afford(self, message: Any, largest_update: Any) -> bool:
+        """Whether one more update is within the budget, and would not be turned away for the length of its noise."""
+        privacy = self.policy.privacy
+        if privacy.largest_epsilon:
+            after = self._ledger.spent(privacy.delta, more=privacy.noise)
+            if after.epsilon > privacy.largest_epsilon:
+                log.warning("abstained: with this update ε would be %.2f", after.epsilon)
+                return False
+        if privacy.noise and isinstance(message, Snapshot) and would_drown(message.weights, privacy, largest_update):
+            log.warning("abstained: the noise would drown the model; the policy needs a smaller noise or clip")
+            return False
+        return True
 
     def _own_accuracy(self, model: Snapshot) -> dict[str, int]:
-        """How many of the site's own labels the model that was sent gets right."""
-        if not self._pictures or not self._pictures.own:
+        """How many of the site's own labels the model that was sent gets right, if there are enough of them."""
+        assert self._pictures is not None
+        if not self._pictures.own or len(self._pictures.own[1]) < self.policy.limits.minimum_examples:
             return {}
         right = total = 0
         for block in blocks(len(self._pictures.own[1])):
@@ -184,53 +188,28 @@ class Site:
             right, total = right + int(score.confusion.diagonal().sum()), total + int(score.confusion.sum())
         return {"own_right": right, "own_total": total}
 
-    def _overspent(self) -> bool:
-        privacy = self.policy.privacy
-        if not privacy.largest_epsilon:
-            return False
-        return (
-            Ledger(self.folder / "privacy.json").spent(privacy.delta, privacy.noise).epsilon > privacy.largest_epsilon
-        )
-
-    def _would_drown(self, letter: Letter) -> bool:
-        """Whether the hub would turn an update away for the length of its noise: that must not cost any privacy."""
-        privacy, limit = self.policy.privacy, letter.facts.get("largest_update")
-        message = letter.body[0]
-        if not privacy.noise or not limit or not isinstance(message, Snapshot):
-            return False
-        weights = sum(tensor.numel() for tensor in message.weights.values())
-        length = privacy.noise * privacy.clip * math.sqrt(weights)
-        if length < float(limit) * distance(message.weights, zeros_like(message.weights)):
-            return False
-        log.warning("abstained: noise of length %.0f would drown the model; use a smaller noise or clip", length)
-        return True
-
-    def _protected(self, reply: Reply, sent: Weights | None) -> Reply:
-        assert reply.update is not None
-        privacy = self.policy.privacy
-        payload = protect(reply.update.payload, sent, privacy)
-        if privacy.noise:
-            Ledger(self.folder / "privacy.json").charge(privacy.noise)
-        return reply._replace(update=reply.update._replace(payload=payload))
-
     def _run(self, job: Any, common: Any, item: Any) -> Any:
         """One job of the trainer process; a process that dies is a failure, not a reason to try again at once."""
         assert self._place is not None
         if self._trainer is None:
             self._trainer = Workers(self._place, 1, max_losses=0) if self.trains_apart else Here(self._place)
+        alarm = threading.Timer(60 * self.policy.limits.most_minutes, self._trainer.kill)
+        alarm.daemon = True
+        alarm.start()
         try:
             return next(self._trainer.run(job, common, [item]))
         except RunStopped:
             self.close()
             return JobFailed(TRAINER_DIED, "")
+        finally:
+            alarm.cancel()
 
     def _failed(self, result: Any) -> bytes | None:
         if not isinstance(result, JobFailed):
             return None
         log.error("%s %s", result.reason, result.trace)
         # What code says of its failure can name files and values: the hub learns the kind of error alone.
-        reason = TRAINER_DIED if result.reason == TRAINER_DIED else f"its training raised {result.reason.split(':')[0]}"
-        return wire.pack("failed", {"reason": reason})
+        return leaving.failed(f"its training raised {result.kind}" if result.kind else TRAINER_DIED)
 
     def _discreet(self, sentence: str) -> str:
         """A sentence about this site's folder is for the site; the hub learns that something is wrong there."""
@@ -245,3 +224,25 @@ def named_tuples(method: Method) -> dict[str, type]:
     known: Mapping[str, Any] = vars(sys.modules[type(method).__module__])
     found = {name: each for name, each in known.items() if isinstance(each, type) and issubclass(each, tuple)}
     return {**found, "Snapshot": Snapshot, "Moments": Moments}
+
+
+def _examples(reply: Reply) -> int:
+    """On how many pictures an update rests: those that the model was sure of, where it says."""
+    assert reply.update is not None
+    return min(reply.update.examples, int(reply.facts.get("confident", reply.update.examples)))
+
+
+def _unchanged(message: Snapshot, method: Method) -> Weights:
+    """The payload of a client that learned nothing."""
+    if getattr(method, "local_norm", False):
+        return local_norm.shared(message.weights, message.stats)
+    return message.weights
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One letter at a time, whoever asks: two must not write the site's memory and ledger at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".letters").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

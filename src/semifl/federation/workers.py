@@ -31,17 +31,17 @@ AHEAD = 2  # jobs a worker may have in hand: it never waits for this process bet
 
 
 class JobFailed(Exception):
-    """A job raised: what, in one line, the whole traceback, and the system's error number if it was the disk."""
+    """A job raised: what, in one line, the traceback, the system's error number if it was the disk, and its type."""
 
-    def __init__(self, reason: str, trace: str, errno: int | None = None) -> None:
+    def __init__(self, reason: str, trace: str, errno: int | None = None, kind: str = "") -> None:
         super().__init__(reason)
-        self.reason, self.trace, self.errno = reason, trace, errno
+        self.reason, self.trace, self.errno, self.kind = reason, trace, errno, kind
 
     @staticmethod
     def of(error: Exception) -> JobFailed:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         number = error.errno if isinstance(error, OSError) else None
-        return JobFailed(" ".join(reason.split()), traceback.format_exc(), number)
+        return JobFailed(" ".join(reason.split()), traceback.format_exc(), number, type(error).__name__)
 
 
 def must(results: Iterator[Any]) -> Iterator[Any]:
@@ -56,6 +56,10 @@ class Pool(Protocol):
     def run(self, job: Job, common: Any, items: Sequence[Any]) -> Iterator[Any]: ...
 
     def close(self) -> None: ...
+
+    def kill(self) -> None:
+        """End what runs at once; whoever waits for it hears that it died."""
+        ...
 
 
 @contextlib.contextmanager
@@ -86,6 +90,9 @@ class Here:
 
     def close(self) -> None:
         pass
+
+    def kill(self) -> None:
+        os._exit(1)  # there is nobody else to end
 
 
 class Workers:
@@ -125,6 +132,10 @@ class Workers:
     def close(self) -> None:
         for worker in self._team:
             worker.stop()
+
+    def kill(self) -> None:
+        for worker in self._team:
+            worker.process.kill()
 
     def _hand_out(self, waiting: deque[int], items: Sequence[Any], limit: int) -> None:
         """Give the next jobs to whoever has the fewest; the limit keeps results from piling up behind a slow one."""
@@ -255,7 +266,7 @@ def _work(pipe: Any, place: Any) -> None:
             answer = ("result", outgoing[slot].put(job(place, common, incoming[slot].get(rest[0], copy=False))))
         except Exception as error:
             failed = JobFailed.of(error)
-            answer = ("error", outgoing[slot].put((failed.reason, failed.trace, failed.errno)))
+            answer = ("error", outgoing[slot].put((failed.reason, failed.trace, failed.errno, failed.kind)))
         try:
             pipe.send(answer)
         except ConnectionError:

@@ -20,7 +20,11 @@ def classes(run: Run) -> Figure:
     recent = [each for each in recent if len(each) == len(names) and names]
     pseudo = [sum(each[i] for each in recent) for i in range(len(names))]
     if not sum(pseudo):
-        return nothing("classes", title, "There is nothing to show: no client was confident about a picture.")
+        return nothing(
+            "classes",
+            title,
+            "There is nothing to show: no client was confident about a picture, or the sites keep this to themselves.",
+        )
     server = counts(run.world.get("server_classes"))
     sets = {"confident pseudo-labels": ("c1", _shares(pseudo))}
     if len(server) == len(names) and any(server):

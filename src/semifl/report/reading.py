@@ -51,7 +51,8 @@ class Run:
 
     @property
     def dataset(self) -> str:
-        return str(self.settings.get("data.name", self.result.get("dataset", "unknown data")))
+        name = str(self.settings.get("data.name", self.result.get("dataset", "unknown data")))
+        return name.rpartition(":")[2]  # of a class of somebody's own, package.module:Class, the last word will do
 
     @property
     def is_finished(self) -> bool:

@@ -273,6 +273,19 @@ def test_a_folder_is_grey_only_if_every_picture_is(root):
     assert Folder(str(root), size=4, channels="grey").load().facts.channels == 1
 
 
+def test_where_clients_come_apart_the_server_decides_what_is_grey(root):
+    """It never sees their pictures, so in a simulation they must not decide either."""
+    fill_split(root)
+    for path in root.rglob("*.png"):
+        save(path, GREY)
+    save(root / "clients" / "berlin" / "1.png", (200, 40, 90))
+    data = Folder(str(root), size=4).load()
+    assert data.facts.channels == 1
+    assert sorted(data.images.unique().tolist()) == [90, 94]  # 0.299 × 200 + 0.587 × 40 + 0.114 × 90 = 93.5…
+    save(root / "test" / "cat" / "1.png", BLUE)
+    assert Folder(str(root), size=4).load().facts.channels == 3
+
+
 # Unreadable pictures
 
 

@@ -12,10 +12,6 @@ from semifl.errors import UserError
 from semifl.experiments.experiment import resume
 from semifl.experiments.records import RunDirectory
 from semifl.experiments.stage import Silent
-from semifl.federation.world import Round
-from semifl.randomness import Seed
-
-ROUND = Round(3, 0.0, Seed(0))
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ def post(hub, tmp_path):
 
 
 def sites(tmp_path):
-    return Sites(None, {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path))
+    return Sites(None, {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path), {})
 
 
 def test_a_site_that_takes_much_longer_than_the_others_is_called_slow(tmp_path):
@@ -42,18 +38,18 @@ def test_a_site_that_takes_much_longer_than_the_others_is_called_slow(tmp_path):
         ("clinic-b", "trained", 3.5),
         ("clinic-c", "trained", 9),
     ):
-        here.tell(ROUND, Told(site, outcome, "", seconds, None))
+        here.tell(Told(site, outcome, "", seconds, 3))
     # Half of them take 3.5 s or less; 9 is more than twice that.
     assert [site for site, entry in here.status().items() if entry.get("slow")] == ["clinic-c"]
-    here.tell(ROUND, Told("clinic-a", "late", "no answer within 60 s", 60.0, None))
+    here.tell(Told("clinic-a", "late", "no answer within 60 s", 60.0, 3))
     assert here.status()["clinic-a"]["slow"]
     assert json.loads((tmp_path / "events.jsonl").read_text())["site"] == "clinic-a"
 
 
 def test_a_tenth_of_a_second_is_not_slow(tmp_path):
     here = sites(tmp_path)
-    here.tell(ROUND, Told("clinic-a", "trained", "", 0.1, None))
-    here.tell(ROUND, Told("clinic-b", "trained", "", 0.9, None))
+    here.tell(Told("clinic-a", "trained", "", 0.1, 3))
+    here.tell(Told("clinic-b", "trained", "", 0.9, 3))
     assert not any(entry.get("slow") for entry in here.status().values())
 
 
@@ -72,6 +68,7 @@ def test_the_hub_fills_in_its_own_folder_and_sites(tmp_path):
         ({"method": {"name": "centralized", "objective": {"name": "fixmatch"}}}, "pictures in one place"),
         ({"method": {"name": "os:system"}}, "built into semifl"),
         ({"rouns": 3}, "did you mean 'rounds'"),
+        ({"data": {"strong_view": "textwrap:dedent"}}, "is code"),
     ],
 )
 def test_what_no_federation_can_run_is_refused(tmp_path, change, sentence):

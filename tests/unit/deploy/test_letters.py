@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from by_hand import post_to
-from federated_pictures import SITES, make_federation, run_table
+from federated_pictures import SITES, make_federation, paint, run_table
 from semifl.deploy import wire
 from semifl.deploy.hub import Hub, play
 from semifl.deploy.policy import Limits, Policy, Privacy, Share
@@ -36,8 +36,9 @@ def played(pictures, tmp_path):
     def play_it(policy, labels=None, rounds=2, **method):
         post = post_to(pictures, tmp_path, policy, labels)
         posts.append(post)
-        play(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds, **method), post, Silent())
-        records = [json.loads(line) for line in (tmp_path / "runs" / "run" / "rounds.jsonl").read_text().splitlines()]
+        name = "run" if len(posts) == 1 else f"run-{len(posts)}"
+        play(Hub(pictures, tmp_path / "runs", SITES), name, run_table(rounds, **method), post, Silent())
+        records = [json.loads(line) for line in (tmp_path / "runs" / name / "rounds.jsonl").read_text().splitlines()]
         return [answer for _, _, answer in post.letters], records
 
     yield play_it
@@ -115,6 +116,7 @@ def test_a_site_below_its_minimum_abstains(played):
     assert {letter.facts["outcome"] for letter in replies} == {"abstained"}
     assert all(letter.body is None and "examples" not in letter.facts for letter in replies)
     assert [record["abstained"] for record in records] == [[0, 1, 2], [0, 1, 2]]
+    assert all(letter.facts["signals"] == {} for letter in replies)  # 18 pictures are too few for any figure
 
 
 def test_with_noise_no_exact_count_leaves_and_the_price_is_told(played, tmp_path):
@@ -130,6 +132,17 @@ def test_with_noise_no_exact_count_leaves_and_the_price_is_told(played, tmp_path
     assert max(spent) > min(spent) > 0
     events = (tmp_path / "runs" / "run" / "events.jsonl").read_text()
     assert events.count("privacy spent") == len(replies)
+
+
+def test_with_noise_a_site_never_tells_that_it_was_unsure(played, tmp_path):
+    """Threshold 1: nobody is sure of anything. Without noise that is an abstention; with it, noise alone goes out."""
+    answers, records = played(Policy(privacy=Privacy(clip=0.5, noise=2.0)), threshold=1.0)
+    replies = [letter for letter in map(read, answers) if letter.kind == "reply"]
+    assert {letter.facts["outcome"] for letter in replies} == {"trained"}
+    assert all(letter.facts["spent"]["epsilon"] > 0 for letter in replies)
+    assert [record["abstained"] for record in records] == [[], []]
+    _, plain = played(Policy(), threshold=1.0, name="semifl", lr=0.02)
+    assert [record["abstained"] for record in plain] == [[0, 1, 2], [0, 1, 2]]
 
 
 def test_a_site_whose_privacy_is_spent_abstains(played):
@@ -177,6 +190,29 @@ def test_accuracy_on_own_labels_is_recorded_as_one_number(played, pictures):
     assert records[0]["site_accuracy"] == pytest.approx(100 * sum(each["own_right"] for each in first) / 36)
     # Their own labels are copies of the hub's test pictures here, and the model that is sent is the one that is tested.
     assert records[0]["site_accuracy"] == pytest.approx(records[0]["accuracy"])
+
+
+def test_own_labels_are_not_counted_class_by_class(played, pictures):
+    """A hub that knows only some of the classes would learn how many pictures the others have."""
+    paint(pictures / "labels" / "blue", (40, 40, 220), 6, 1)
+    paint(pictures / "labels" / "yellow", (220, 220, 40), 6, 2)  # is no class of the run
+    answers, records = played(Policy(share=EVERYTHING), labels=pictures / "labels")
+    assert all("own_total" not in read(answer).facts.get("signals", {}) for answer in answers)
+    assert "site_accuracy" not in records[0]
+
+
+def test_a_damaged_memory_is_told_without_its_path(played, pictures, tmp_path):
+    post = post_to(pictures, tmp_path, Policy())
+    try:
+        play(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds=1), post, Silent())
+        site, task, _ = next(each for each in post.letters if read_task(each[1]).kind == "task")
+        for path in (tmp_path / "memory" / site).rglob("*.safetensors"):
+            path.write_bytes(b"damaged")
+        letter = read_task(task)
+        later = wire.pack("task", {**letter.facts, "round": 2}, letter.body)
+        assert read(post.sites[site].answer(later)).facts == {"reason": "its training raised UserError"}
+    finally:
+        post.close()
 
 
 def test_a_failure_tells_its_kind_alone(pictures, tmp_path):

@@ -61,6 +61,8 @@ def test_a_sound_order_is_accepted():
         ("config.method.name", "../evil", "method.name"),
         ("config.method.statistics", "all", "share.statistics"),
         ("config.method.client_epochs", 5000, "limits.most_epochs"),
+        ("config.method.lr", 1e30, "larger than any method needs"),
+        ("config.method", {"name": "fedrgd", "iterations": 10**12}, "larger than any method needs"),
         ("config.model.width", 10**9, "larger than any model needs"),
         ("config.model.width", 4000, "limits.most_parameters"),
         ("config.model.weights", "/etc/passwd", "may not contain"),

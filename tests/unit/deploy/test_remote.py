@@ -12,6 +12,7 @@ from semifl.deploy.settings import Settings
 from semifl.errors import UserError
 from semifl.federation.tally import Tally
 from semifl.federation.world import Round
+from semifl.learning.batchnorm import Moments
 from semifl.learning.weights import Snapshot, shapes
 from semifl.randomness import Seed
 
@@ -40,8 +41,8 @@ class Scripted:
 
 def federation(post, told=None, refused=(), **settings):
     order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
-    tell = (lambda t, each: told.append(each)) if told is not None else (lambda t, each: None)
-    return RemoteFederation(post, order, Settings(**settings), Tally(), dict(refused), tell)
+    tell = told.append if told is not None else (lambda each: None)
+    return RemoteFederation(post, order, Settings(**settings), Tally(), dict(refused), tell, {"norm": 3})
 
 
 def replies(post, **settings):
@@ -63,6 +64,8 @@ def replies(post, **settings):
         (reply(examples="many"), "rejected", "number of examples"),
         (reply(outcome="wonderful"), "rejected", "no reply"),
         (b"garbage", "rejected", "damaged"),
+        (reply(signals={"images": 10**400}), "trained", ""),
+        (reply(facts={"loss": 10**400}), "trained", ""),
         (wire.pack("hello", {}), "rejected", "no reply"),
         (wire.pack("failed", {"reason": "its trainer\nprocess died"}), "failed", "its trainer process died"),
         (wire.pack("refused", {"reason": "x" * 5000}), "failed", "x" * 200),
@@ -73,7 +76,7 @@ def test_a_bad_answer_is_excluded_and_named(data, outcome, reason):
     bad = replies(Scripted(a=[reply()], b=[data], c=[reply()]), min_updates=2)
     assert [each.client for each in bad] == [0, 1, 2]
     assert [each.outcome for each in bad] == ["trained", outcome, "trained"]
-    assert bad[1].update is None
+    assert (bad[1].update is None) == (outcome != "trained")
     assert reason in bad[1].reason
     assert len(bad[1].reason) <= 200
 
@@ -114,6 +117,8 @@ def test_an_abstention_is_an_answer_and_a_rejected_update_is_none():
     post = Scripted(a=[abstained], b=[abstained], c=[None])
     assert [each.outcome for each in replies(post, min_updates=2)] == ["abstained", "abstained", "late"]
     bad = reply({"w": torch.ones(2)})
+    with pytest.raises(NotEnoughSites, match="1 of 3 sites answered"):  # nobody is left to ask again
+        replies(Scripted(a=[bad], b=[reply()], c=[bad]), min_updates=2)
     with pytest.raises(NotEnoughSites, match="1 of 3 sites answered"):
         replies(Scripted(a=[bad], b=[reply()], c=[None, None]), min_updates=2, attempts=2)
 
@@ -125,6 +130,40 @@ def test_a_site_that_refused_the_order_is_not_asked():
     got = list(clients.each((0, 1, 2), print, Snapshot(WEIGHTS, {}), Round(1, 0.0, Seed(0)), shapes(WEIGHTS)))
     assert [(each.outcome, each.reason) for each in got][1] == ("failed", "another version")
     assert {each.site: each.outcome for each in told} == {"a": "trained", "b": "failed", "c": "trained"}
+
+
+def moments(number=4, channels=3, value=1.0):
+    return Moments(number, torch.full((channels,), value).double(), torch.ones(channels).double())
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (wire.pack("statistics", {}, {"norm": moments(channels=2)}), "not sound"),
+        (wire.pack("statistics", {}, {"norm": moments(number=-10)}), "not sound"),
+        (wire.pack("statistics", {}, {"norm": moments(number=2**70)}), "not sound"),
+        (wire.pack("statistics", {}, {"norm": moments(value=math.nan)}), "not sound"),
+        (wire.pack("statistics", {}, {"other": moments()}), "not of the model's layers"),
+        (wire.pack("statistics", {}, {"norm": 3}), "not sound"),
+        (wire.pack("statistics", {}, [1]), "cannot be read"),
+        (wire.pack("refused", {"reason": "kept"}), "kept"),
+        (b"garbage", "damaged"),
+        (None, "no answer within 1 s"),
+    ],
+)
+def test_bad_statistics_are_left_out_and_named(data, reason):
+    good = wire.pack("statistics", {}, {"norm": moments()})
+    told = []
+    clients = federation(Scripted(a=[good], b=[data], c=[good]), told)
+    assert len(list(clients.statistics(WEIGHTS, (0, 1, 2)))) == 2
+    assert [(each.site, each.outcome) for each in told] == [("b", "without statistics")]
+    assert reason in told[0].reason
+
+
+def test_a_site_with_too_few_pictures_has_no_statistics():
+    empty = wire.pack("statistics", {}, {})
+    clients = federation(Scripted(a=[empty], b=[empty], c=[empty]))
+    assert list(clients.statistics(WEIGHTS, (0, 1, 2))) == [{}, {}, {}]
 
 
 def test_the_letter_is_the_same_for_everyone_and_names_the_task():

@@ -40,8 +40,7 @@ def operators(path: Path | None, verb: str) -> Kit:
 
 
 def _lying_about() -> Path:
-    from semifl.deploy.kit import read_kit
-    from semifl.deploy.sealing import read_header
+    from semifl.deploy.kit import read_header, read_kit
 
     found: dict[str, Path] = {}
     for path in sorted([*Path().glob("*"), *Path("kits").glob("*")]):

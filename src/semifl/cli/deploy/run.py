@@ -46,13 +46,15 @@ def command(
     """Train a model with all sites; the same command again follows the run, or goes on with it."""
     from semifl.cli.display import finished
     from semifl.deploy.flare.conductor import Conductor
+    from semifl.deploy.flare.mirror import Mirror
 
     table = options.table(config, settings)
     run = name or f"{Path(config).stem}-seed-{table.get('seed', 0)}"
     desk = operators(kit, "run")
     _check(table, desk)
     directory = out or Path("runs") / run
-    conductor = Conductor(desk, run, table, directory, Desk())
+    watcher = Desk()
+    conductor = Conductor(desk, run, table, Mirror(directory, watcher), watcher.said)
     try:
         result = conductor.see_through()
     except KeyboardInterrupt:

@@ -25,18 +25,18 @@ def command(
     if kit is not None and kit.is_dir() and open_kit(kit).kind != "operator":
         _this_machine(open_kit(kit))
         return
-    from semifl.deploy.flare.session import HubDown, Line
+    from semifl.deploy.flare.session import HubDown, Line, NotRunning
     from semifl.errors import RunStopped
 
     desk = operators(kit, "status")
     try:
         line = Line(desk)
-    except HubDown as error:
+        try:
+            _federation(desk, line)
+        finally:
+            line.close()
+    except (HubDown, NotRunning) as error:
         raise RunStopped(str(error)) from error
-    try:
-        _federation(desk, line)
-    finally:
-        line.close()
 
 
 def _federation(desk: Kit, line: Line) -> None:
@@ -44,9 +44,9 @@ def _federation(desk: Kit, line: Line) -> None:
 
     connected = line.connected()
     news: dict[str, Any] = {}
-    jobs = {name.removeprefix("semifl-"): job for name, job in line.running().items()}
+    jobs = {job: name.removeprefix("semifl-") for job, name in line.running().items()}
     typer.echo(f"hub {desk.address}:{desk.port}: up, {len(connected)} of {len(desk.sites)} sites connected")
-    for name, job in jobs.items():
+    for job, name in jobs.items():
         try:
             news = line.ask(job, {"after": 0})
         except NotRunning:
@@ -60,7 +60,7 @@ def _federation(desk: Kit, line: Line) -> None:
 
 
 def _progress(news: dict[str, Any]) -> str:
-    from semifl.deploy.flare.conductor import read_rounds
+    from semifl.deploy.flare.mirror import read_rounds
 
     rounds, total = news.get("rounds", []), read_rounds(news.get("config", ""))
     done = rounds[-1]["round"] if rounds else news.get("first", 1) - 1

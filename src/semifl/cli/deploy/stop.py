@@ -39,13 +39,13 @@ def _stop_runs(kit: Path | None) -> None:
         raise RunStopped(str(error)) from error
     try:
         jobs = line.running()
-        for name, job in jobs.items():
+        for job, name in jobs.items():
             try:
                 line.ask(job, {"wish": "stopped"})
             except NotRunning:  # it waits, or is on its way to the sites
                 line.abort(job)
             typer.echo(f"{name.removeprefix('semifl-')} stops after this round; every complete round is kept")
-        while any(job in line.running().values() for job in jobs.values()):
+        while jobs.keys() & line.running().keys():
             time.sleep(0.5)
     except HubDown as error:
         raise RunStopped(str(error)) from error

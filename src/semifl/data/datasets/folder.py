@@ -7,7 +7,7 @@ import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -51,6 +51,8 @@ class Folder:
         groups, entries = self._found(root)
         _check(root, groups, entries)
         decoded = self.read(root, entries, progress)
+        if self.channels == "auto" and _only_clients_have_colour(decoded, entries):
+            decoded = replace(self, channels="grey").read(root, entries, progress)
         lost = set(decoded.skipped)
         skipped = tuple(str(entries[position].path.relative_to(root)) for position in decoded.skipped)
         entries = [entry for position, entry in enumerate(entries) if position not in lost]
@@ -136,6 +138,17 @@ class Folder:
             site_of=site_of,
             skipped=skipped,
         )
+
+
+def _only_clients_have_colour(decoded: Decoded, entries: list[Entry]) -> bool:
+    """Where clients' pictures come apart, the server's own decide whether all are grey: it sees no others."""
+    lost = set(decoded.skipped)
+    kept = [entry for position, entry in enumerate(entries) if position not in lost]
+    own = torch.tensor([entry.part != "clients" for entry in kept])
+    if bool(own.all()) or decoded.images.shape[1] == 1:
+        return False
+    pictures = decoded.images[own]
+    return bool((pictures == pictures[:, :1]).all())
 
 
 def _parts(root: Path) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from nvflare.apis.signal import Signal
 from semifl.deploy.flare.executor import LETTER
 from semifl.deploy.hub import Hub, Sites, play
 from semifl.deploy.kit import read_kit
+from semifl.deploy.order import RUN_NAME
 from semifl.deploy.place import read_place
 from semifl.deploy.remote import Answer, NotEnoughSites
 from semifl.errors import RunStopped, UserError
@@ -34,6 +35,7 @@ TOPIC = "semifl"  # of an operator's questions to a running job
 TASK = "letter"
 OUTCOME = "outcome.json"
 RESULTS = "semifl"  # the folder of a job's result that holds the run
+GRACE = 5.0  # seconds after which FLARE's own clock is not waited for: it may have been set back
 LOOK = 0.05  # seconds between two looks at tasks and at orders to stop
 KEPT_AT_HUB = ("checkpoint", ".lock")  # of a run directory, not for operators
 
@@ -60,7 +62,9 @@ class Progress:
         self.wish = ""  # "paused" or "stopped": what an operator wants after this round
 
     def begin(self, world: World, first_round: int) -> None:
-        self.facts |= {"config": for_operators(world.config.table()), "first": first_round}
+        assert self.sites is not None
+        identity = self.sites.order["run"]
+        self.facts |= {"config": for_operators(world.config.table()), "first": first_round, "identity": identity}
 
     def labels_only(self, accuracy: float) -> None:
         self.facts["labels_only"] = accuracy
@@ -80,7 +84,8 @@ class Progress:
     def answer(self, topic: str, question: Any, fl_ctx: FLContext) -> dict[str, Any]:
         """To an operator: what is new after the round they know, and how the sites do."""
         question = question if isinstance(question, dict) else {}
-        self.wish = question.get("wish") or self.wish
+        if self.wish != "stopped":  # a site that comes back must not undo what an operator wants
+            self.wish = str(question.get("wish") or self.wish)
         self.gone |= set(question.get("gone", ()))
         after = int(question.get("after", 0))
         with self.lock:
@@ -106,7 +111,7 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
         results.mkdir(parents=True, exist_ok=True)
         outcome = self._play(folder, abort_signal, fl_ctx)
         self.log_info(fl_ctx, f"semifl: {outcome['state']} {outcome['reason']}")
-        if isinstance(self._run.get("name"), str):
+        if outcome["state"] != "refused":  # what is refused may have any name, and a name is a path here
             hand_over(read_kit(folder).runs / self._run["name"], results)
         (results / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
 
@@ -131,12 +136,20 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
             return {"state": "paused", "reason": str(error)}
         except RunStopped as error:
             return {"state": "failed", "reason": str(error)}
+        except OSError as error:
+            self.log_exception(fl_ctx, "the run cannot go on")
+            return {"state": "failed", "reason": f"the hub: {error.strerror or type(error).__name__}"}
+        except Exception as error:
+            self.log_exception(fl_ctx, "the run cannot go on")
+            return {"state": "failed", "reason": f"the hub failed ({type(error).__name__}); its logs say more"}
         return {"state": "finished", "reason": ""}
 
     def _asked(self) -> tuple[str, Table]:
         run = self._run
         if not isinstance(run, dict) or not isinstance(run.get("name"), str) or not isinstance(run.get("table"), dict):
             raise UserError("the job does not name a run and its configuration")
+        if not RUN_NAME.fullmatch(run["name"]):
+            raise UserError(f"{run['name']!r} is no name for a run: use letters, digits, dots and dashes")
         return run["name"], run["table"]
 
     def _watch(self, sites: Sites) -> None:
@@ -165,7 +178,8 @@ class FlarePost:
         while tasks:
             if self._abort.triggered:
                 raise Interrupted("aborted")
-            for site in [site for site in tasks if self._is_gone(site)]:
+            late = time.monotonic() - began > seconds + GRACE
+            for site in [site for site in tasks if late or self._is_gone(site)]:
                 self._controller.cancel_task(tasks[site])
             try:
                 answer = answers.get(timeout=LOOK)

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -155,8 +156,10 @@ def last_error(kit: Kit) -> str:
 
 
 def _is_of(kit: Kit, process: psutil.Process) -> bool:
-    words = process.info["cmdline"] or []
-    return process.pid != os.getpid() and any("nvflare" in word for word in words) and str(kit.folder) in words
+    """Whether a process is of the form that FLARE's own have: python -m nvflare.private.fed.app.… -m KIT …"""
+    pairs = list(pairwise(process.info["cmdline"] or []))
+    ours = any(first == "-m" and second.startswith("nvflare.private.fed.app.") for first, second in pairs)
+    return ours and ("-m", str(kit.folder)) in pairs
 
 
 @contextlib.contextmanager

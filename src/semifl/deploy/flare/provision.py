@@ -21,7 +21,7 @@ from typing import Any
 
 from semifl import __version__
 from semifl.deploy import sealing
-from semifl.deploy.kit import SUFFIX, Kit
+from semifl.deploy.kit import PASSPHRASE, SUFFIX, Kit
 from semifl.deploy.project import HERE, Project
 from semifl.errors import UserError
 
@@ -185,7 +185,8 @@ def site_command(kit: Kit) -> list[str]:
 
 def environment(kit: Kit) -> dict[str, str]:
     """Variables for the engine's processes: logs inside the kit, and no modules from the folder they run in."""
-    return {**os.environ, "NVFL_LOG_ROOT": str(kit.logs), "PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
+    inherited = {name: value for name, value in os.environ.items() if name != PASSPHRASE}
+    return {**inherited, "NVFL_LOG_ROOT": str(kit.logs), "PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
 
 
 def log_file(kit: Kit) -> Path:

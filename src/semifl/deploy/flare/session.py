@@ -20,6 +20,10 @@ class HubDown(Exception):
     """The hub cannot be reached now."""
 
 
+class NotLetIn(HubDown):
+    """The hub does not open a session: a certificate that is no operator's, or a hub that is not ready yet."""
+
+
 class NotRunning(Exception):
     """The job has ended, or has not begun."""
 
@@ -60,14 +64,14 @@ class Line:
             return str(self._session.get_job_meta(job).get("status", ""))
 
     def running(self, name: str = "semifl-") -> dict[str, str]:
-        """The ids of jobs that wait or run, by their names; `name` is how they begin.
+        """The names of jobs that wait or run, by their ids; `name` is how they begin.
 
         A hub that was restarted believes for ever that the jobs of its former life run: those are left out.
         """
         with _translated(self._kit):
             born = float(self._session.get_system_info().server_info.start_time)
             jobs = self._session.list_jobs(detailed=True, name_prefix=name)
-        return {str(job["name"]): str(job["job_id"]) for job in jobs if _is_open(job, born)}
+        return {str(job["job_id"]): str(job["name"]) for job in jobs if _is_open(job, born)}
 
     def connected(self) -> list[str]:
         """The sites that the hub hears from."""
@@ -111,8 +115,8 @@ def _translated(kit: Kit) -> Iterator[None]:
         raise UserError(f"the hub refuses the job: {error}") from error
     except (spec.JobNotRunning, spec.JobNotFound, spec.NoReply, spec.JobNotDone) as error:
         raise NotRunning(str(error)) from error
-    except FLCommunicationError as error:  # a certificate that is no operator's, or a hub that is not ready yet
-        raise HubDown(f"the hub at {kit.address}:{kit.port} does not let {kit.name} in") from error
+    except FLCommunicationError as error:
+        raise NotLetIn(f"the hub at {kit.address}:{kit.port} does not let {kit.name} in") from error
     except (spec.NoConnection, spec.SessionClosed, ConnectionError, TimeoutError) as error:
         raise HubDown(f"the hub at {kit.address}:{kit.port} cannot be reached") from error
     except (spec.InternalError, RuntimeError) as error:

@@ -37,7 +37,7 @@ def answer(message: Message, context: Context) -> Message:
 
 def _reply(letter: bytes, address: str, config: Mapping[str, Any], expires: float) -> bytes:
     """Whatever goes wrong is an answer too: Flower would tell the hub an error's whole text, with paths in it."""
-    from semifl.deploy import wire
+    from semifl.deploy import leaving
 
     try:
         site = make_site(config)
@@ -45,16 +45,14 @@ def _reply(letter: bytes, address: str, config: Mapping[str, Any], expires: floa
             raise UserError(f"the letter is for {address}, and this node is {site.name}: register it under that name")
         with alone(site.folder):
             if time.time() > expires:
-                raise UserError("the letter came too late")
+                return leaving.failed("the letter reached it too late, or its clock is wrong")
             try:
                 return site.answer(letter)
             finally:
                 site.close()
     except Exception as error:
         log.error("%s", error, exc_info=not isinstance(error, UserError))
-        return wire.pack(
-            "failed", {"reason": "its node's configuration or folders are not right; its own log says more"}
-        )
+        return leaving.failed("its node's configuration or folders are not right; its own log says more")
 
 
 def make_site(config: Mapping[str, Any]) -> Site:

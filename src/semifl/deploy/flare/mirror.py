@@ -1,0 +1,90 @@
+"""An operator's copy of a run: what the hub tells while it goes on, and its files when a job has ended."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any, Protocol
+
+from semifl.durable import replace_text
+from semifl.errors import UserError
+from semifl.experiments.records import Record, RunDirectory
+
+IDENTITY = "identity"  # the file that tells a run from another of the same name
+
+
+class Watcher(Protocol):
+    """Who is told how the run goes."""
+
+    def said(self, message: str) -> None: ...
+
+    def round(self, record: Record, best: float, rounds: int) -> None: ...
+
+
+class Mirror:
+    """The directory `out`, kept such that a report can be made of it at any time."""
+
+    def __init__(self, out: Path, watcher: Watcher) -> None:
+        self.out = out
+        self._watcher = watcher
+        self._records: list[Record] = []
+        self._claimed = False
+
+    @property
+    def known(self) -> int:
+        """The last round that was told."""
+        return int(self._records[-1]["round"]) if self._records else 0
+
+    def hear(self, news: dict[str, Any]) -> None:
+        """What a running job tells."""
+        if "config" not in news:  # it is still preparing
+            return
+        self._claim(news["identity"])
+        replace_text(self.out / "config.toml", news["config"])
+        if self._add(news["rounds"], news["config"]):
+            replace_text(self.out / "rounds.jsonl", "".join(json.dumps(record) + "\n" for record in self._records))
+
+    def take(self, folder: Path, without: str) -> None:
+        """The files of an ended job, all but one; what came after the last question is told now."""
+        identity = folder / IDENTITY
+        if not identity.exists():  # the run did not come far enough to be one
+            return
+        self._claim(identity.read_text(encoding="utf-8").strip())
+        for path in folder.iterdir():
+            if path.name != without:
+                shutil.copy2(path, self.out / path.name)
+        if (self.out / "config.toml").exists():
+            self._add(RunDirectory(self.out).rounds(), (self.out / "config.toml").read_text(encoding="utf-8"))
+
+    def result(self) -> Record:
+        result = RunDirectory(self.out).result()
+        assert result is not None
+        return result
+
+    def _claim(self, identity: str) -> None:
+        """Never write over another run; of this one, what is here already need not be told again."""
+        if self._claimed:
+            return
+        path = self.out / IDENTITY
+        if (self.out / "config.toml").exists() and (not path.exists() or path.read_text().strip() != identity):
+            raise UserError(f"{self.out} holds another run: choose another --out for the copy of this one")
+        self.out.mkdir(parents=True, exist_ok=True)
+        replace_text(path, identity + "\n")
+        self._records = RunDirectory(self.out).rounds()
+        self._claimed = True
+
+    def _add(self, records: list[Record], config: str) -> bool:
+        """Tell of the rounds that are new."""
+        new = [record for record in records if record["round"] > self.known]
+        for record in new:
+            self._records.append(record)
+            best = max(each["accuracy"] for each in self._records)
+            self._watcher.round(record, best, read_rounds(config))
+        return bool(new)
+
+
+def read_rounds(config: str) -> int:
+    """How many rounds a run's file asks for."""
+    return int(tomllib.loads(config).get("rounds", 0))

@@ -1,0 +1,109 @@
+"""An operator's copy of a run."""
+
+import json
+
+import pytest
+
+pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
+
+from semifl.deploy.flare.controller import Progress, for_operators, hand_over
+from semifl.deploy.flare.mirror import Mirror
+from semifl.errors import UserError
+
+CONFIG = "rounds = 9\n"
+
+
+class Heard:
+    def __init__(self):
+        self.rounds = []
+
+    def round(self, record, best, rounds):
+        self.rounds.append((record["round"], best, rounds))
+
+
+def record(number, accuracy=50.0):
+    return {"round": number, "accuracy": accuracy}
+
+
+def news(*numbers, identity="run.1"):
+    return {"config": CONFIG, "identity": identity, "rounds": [record(n, 10.0 * n) for n in numbers]}
+
+
+def written(folder):
+    return [json.loads(line)["round"] for line in (folder / "rounds.jsonl").read_text().splitlines()]
+
+
+def test_rounds_are_told_once_and_kept(tmp_path):
+    heard = Heard()
+    mirror = Mirror(tmp_path / "run", heard)
+    mirror.hear({"rounds": [], "sites": {}})  # still preparing
+    assert not (tmp_path / "run").exists()
+    mirror.hear(news(1, 2))
+    mirror.hear(news(2, 3))
+    assert heard.rounds == [(1, 10.0, 9), (2, 20.0, 9), (3, 30.0, 9)]
+    assert written(tmp_path / "run") == [1, 2, 3]
+
+
+def test_a_desk_that_is_opened_again_keeps_what_it_had(tmp_path):
+    Mirror(tmp_path, Heard()).hear(news(1, 2))
+    heard = Heard()
+    Mirror(tmp_path, heard).hear(news(3))  # the job at hand knows its own rounds only
+    assert heard.rounds == [(3, 30.0, 9)]
+    assert written(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("identity", [None, "run.2"])
+def test_another_run_is_never_written_over(tmp_path, identity):
+    (tmp_path / "config.toml").write_text("rounds = 3\n")
+    (tmp_path / "rounds.jsonl").write_text(json.dumps(record(1)) + "\n")
+    if identity:
+        (tmp_path / "identity").write_text(identity)
+    with pytest.raises(UserError, match="holds another run"):
+        Mirror(tmp_path, Heard()).hear(news(1, 2))
+    assert (tmp_path / "config.toml").read_text() == "rounds = 3\n"
+    assert written(tmp_path) == [1]
+
+
+def test_files_of_an_ended_job_are_taken_with_the_rounds_in_between(tmp_path):
+    job = tmp_path / "job"
+    job.mkdir()
+    files = {
+        "identity": "run.1\n",
+        "config.toml": CONFIG,
+        "result.json": '{"accuracy": 1, "rounds": 2}',
+        "outcome.json": "",
+    }
+    for name, text in files.items():
+        (job / name).write_text(text)
+    (job / "rounds.jsonl").write_text("".join(json.dumps(record(n)) + "\n" for n in (1, 2)))
+    heard = Heard()
+    mirror = Mirror(tmp_path / "run", heard)
+    mirror.hear(news(1))
+    mirror.take(job, without="outcome.json")
+    assert [each[0] for each in heard.rounds] == [1, 2]
+    assert mirror.result()["rounds"] == 2
+    assert not (tmp_path / "run" / "outcome.json").exists()
+
+
+def test_what_is_handed_over_has_no_checkpoint_and_no_place_of_pictures(tmp_path):
+    run, results = tmp_path / "run", tmp_path / "results"
+    (run / "checkpoint").mkdir(parents=True)
+    (run / "gallery").mkdir()
+    results.mkdir()
+    (run / "checkpoint" / "1.safetensors").write_text("x")
+    (run / "gallery" / "1.png").write_text("x")
+    (run / "rounds.jsonl").write_text("")
+    (run / "config.toml").write_text('seed = 1\n\n[data]\nname = "x"\nroot = "/home/hub/pictures"\n')
+    hand_over(run, results)
+    assert sorted(path.name for path in results.iterdir()) == ["config.toml", "rounds.jsonl"]
+    assert "/home" not in (results / "config.toml").read_text()
+    assert "/home" not in for_operators({"data": {"root": "/home"}})
+
+
+def test_nothing_undoes_an_operators_stop():
+    progress = Progress()
+    progress.answer("semifl", {"wish": "paused"}, None)
+    assert progress.wish == "paused"
+    progress.answer("semifl", {"wish": "stopped"}, None)
+    progress.answer("semifl", {"wish": "paused", "gone": ["clinic-b"]}, None)
+    assert (progress.wish, progress.gone) == ("stopped", {"clinic-b"})
