@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import chain
-from typing import ClassVar, Literal
+from itertools import chain, islice
+from typing import ClassVar, Literal, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,9 +21,9 @@ from semifl.federation.world import Client, Cohort, Federation, Round, Server
 from semifl.learning.aggregation import Aggregation
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
-from semifl.learning.server_step import Rule, ServerStep
-from semifl.learning.training import SGD, Loss, cosine
-from semifl.learning.weights import Weights
+from semifl.learning.server_step import Past, Rule, ServerStep
+from semifl.learning.training import SGD, Fit, Loss, cosine
+from semifl.learning.weights import Snapshot, Weights
 
 SHARES = ("activity_rate", "threshold", "momentum", "server_momentum", "server_beta2")  # between 0 and 1
 COUNTS = ("client_epochs", "server_epochs", "client_batch", "server_batch")  # at least 1
@@ -110,17 +110,46 @@ class Recipe:
         epochs = epochs or self.server_epochs
         return labeled_epochs(server.images, server.labels, server.facts, self.server_batch, epochs, server.seed)
 
+    def server_fit(self, t: Round, W: Weights, server: Server, steps: int = 0) -> Weights:
+        """The server's labels for its epochs, or for a number of `steps`."""
+        batches = islice(self.server_batches(server, steps), steps or None)  # an epoch has a batch at least
+        loss = self.labeled_loss(server.labels, server.facts.classes)
+        return server.fit(Fit(W, batches, loss, self.server_sgd(t), server.seed.under("fit"))).weights
+
     def labeled_loss(self, labels: Tensor, classes: int) -> Loss:
         """The loss of a site with these labels."""
         if not self.class_weights:
             return supervised_loss
         return partial(supervised_loss, weights=balancing_weights(labels, classes))
 
-    def client_batches(self, client: Client, kind: Kind, epochs: int | None = None) -> Iterator[UnlabeledBatch]:
-        """Weak and strong views of all of a client's pictures, for methods that label batch by batch."""
-        return unlabeled_epochs(
-            client.images, WEAK_STRONG, client.facts, self.client_batch, epochs or self.client_epochs, client.seed, kind
+    def client_batches(self, client: Client, kind: Kind, steps: int = 0) -> Iterator[UnlabeledBatch]:
+        """Weak and strong views for methods that label batch by batch: of all epochs, or for a number of `steps`."""
+        epochs = steps or self.client_epochs
+        batches = unlabeled_epochs(
+            client.images, WEAK_STRONG, client.facts, self.client_batch, epochs, client.seed, kind
         )
+        return islice(batches, steps or None)
+
+
+class State(NamedTuple):
+    """Of a method that averages: the model, and what its steps remember."""
+
+    weights: Weights
+    past: Past
+
+
+@dataclass(frozen=True)
+class Averaging(Recipe):
+    """A method whose round ends with a step towards an average of models, and has nothing else to remember."""
+
+    def start(self, weights: Weights) -> State:
+        return State(weights, self.server_step.start(weights))
+
+    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
+        return Snapshot(state.weights, self.refresh(state.weights, server, clients, self.cohort(clients, t)))
+
+    def weights(self, state: State) -> Weights:
+        return state.weights
 
 
 def supervised_loss(network: Network, batch: LabeledBatch, weights: Tensor | None = None) -> dict[str, Tensor]:

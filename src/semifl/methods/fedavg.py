@@ -7,25 +7,19 @@ Its options are the family: FedProx (`proximal`), FedOpt (`server_rule`), FedBN 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from semifl.data.epochs import labeled_epochs
-from semifl.federation.recipe import Recipe
+from semifl.federation.recipe import Averaging, State
 from semifl.federation.world import Cohort, Federation, LabeledClient, Round, Server, Update
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate
-from semifl.learning.server_step import Past
 from semifl.learning.training import Fit
 from semifl.learning.weights import Snapshot, Weights, average, shapes
 
 
-class State(NamedTuple):
-    weights: Weights  # W
-    past: Past  # of the global step
-
-
 @dataclass(frozen=True)
-class FedAvg(Recipe):
+class FedAvg(Averaging):
     """The server's labels train nothing: its pictures serve the BatchNorm statistics of the model that is tested."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"client_labels"})
@@ -33,9 +27,6 @@ class FedAvg(Recipe):
     weighting: Literal["examples", "uniform"] = "examples"  # of the clients in the mean
     local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
-
-    def start(self, weights: Weights) -> State:
-        return State(weights, self.server_step.start(weights))
 
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
         S_t = self.cohort(clients, t)
@@ -54,12 +45,6 @@ class FedAvg(Recipe):
         else:
             mean = aggregate(self.aggregation, (update.payload for update in updates), sent, self.trim)
         return local_norm.completed(mean, model.weights)
-
-    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
-        return Snapshot(state.weights, self.refresh(state.weights, server, clients, self.cohort(clients, t)))
-
-    def weights(self, state: State) -> Weights:
-        return state.weights
 
     # ClientUpdate
 

@@ -7,29 +7,20 @@ With `local_steps = 1` everybody takes one step a round: FedSGD.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
-from semifl.federation.recipe import Recipe
+from semifl.federation.recipe import Averaging, State
 from semifl.federation.world import Client, Federation, Round, Server, Update
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
-from semifl.learning.server_step import Past
-from semifl.learning.training import Fit
-from semifl.learning.weights import Snapshot, Weights, shapes
+from semifl.learning.weights import Snapshot, shapes
 from semifl.methods._consistency import consistency_update
 from semifl.objectives.fixmatch import FixMatch
 
 
-class State(NamedTuple):
-    weights: Weights
-    past: Past  # of the global step
-
-
 @dataclass(frozen=True)
-class FedAvgFixMatch(Recipe):
+class FedAvgFixMatch(Averaging):
     threshold: float = 0.95  # τ
     server_share: float = 0.5  # of the server's model in the average; the clients share the rest
     local_steps: int = 0  # batches that everyone trains on in a round; 0: whole epochs, 1: FedSGD
@@ -44,14 +35,11 @@ class FedAvgFixMatch(Recipe):
         if self.local_steps < 0:
             raise ValueError(f"local_steps must not be negative, but is {self.local_steps}")
 
-    def start(self, weights: Weights) -> State:
-        return State(weights, self.server_step.start(weights))
-
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
         W, S_t = state.weights, self.cohort(clients, t)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         server.test(model)
-        W_s = self.server_update(t, W, server)
+        W_s = self.server_fit(t, W, server, self.local_steps)
         sent = local_norm.shared(W, model.stats) if self.local_norm else W
         replies = clients.each(S_t, self.client_update, model, t, shapes(sent))
         payloads = (reply.update.payload for reply in replies if reply.update)
@@ -59,26 +47,11 @@ class FedAvgFixMatch(Recipe):
         mean = with_server(W_s, W_u, self.server_share)
         return State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past))
 
-    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
-        S_t = self.cohort(clients, t)
-        return Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
-
-    def weights(self, state: State) -> Weights:
-        return state.weights
-
-    def server_update(self, t: Round, W: Weights, server: Server) -> Weights:
-        batches = self.cut(self.server_batches(server, self.local_steps))  # an epoch has a batch at least
-        loss = self.labeled_loss(server.labels, server.facts.classes)
-        return server.fit(Fit(W, batches, loss, self.server_sgd(t), server.seed.under("fit"))).weights
-
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
-        batches = self.cut(self.client_batches(client, self.strong_view, self.local_steps))
+        batches = self.client_batches(client, self.strong_view, self.local_steps)
         start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
         update = consistency_update(client, start, batches, FixMatch(threshold=self.threshold), self.client_sgd(t))
         if not self.local_norm:
             return update
         kept = local_norm.kept(update.payload, model.stats)
         return update._replace(payload=local_norm.shared(update.payload, model.stats), memory=kept)
-
-    def cut(self, batches: Iterator[Any]) -> Iterator[Any]:
-        return islice(batches, self.local_steps or None)

@@ -7,29 +7,21 @@ the server, and the groups with each other, so that the labels weigh the more, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import torch
 
-from semifl.federation.recipe import Recipe
+from semifl.federation.recipe import Averaging, State
 from semifl.federation.world import Client, Cohort, Federation, Reply, Round, Server, Update
-from semifl.learning.server_step import Past
-from semifl.learning.training import Fit
 from semifl.learning.weights import Fold, Snapshot, Weights, shapes
 from semifl.methods._consistency import consistency_update
 from semifl.objectives.fixmatch import FixMatch
 
 
-class State(NamedTuple):
-    weights: Weights
-    past: Past  # of the global step
-
-
 @dataclass(frozen=True)
-class FedRGD(Recipe):
+class FedRGD(Averaging):
     server_momentum: float = 0.0  # the average is the next model
     threshold: float = 0.95  # τ
     groups: int = 2  # into which the cohort is dealt, anew in every round
@@ -46,14 +38,11 @@ class FedRGD(Recipe):
         if self.aggregation != "mean":
             raise ValueError(f"aggregation must be 'mean', not {self.aggregation!r}: groups are averaged")
 
-    def start(self, weights: Weights) -> State:
-        return State(weights, self.server_step.start(weights))
-
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
         W, S_t = state.weights, self.cohort(clients, t)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         server.test(model)
-        W_s = self.server_update(t, W, server)
+        W_s = self.server_fit(t, W, server, self.iterations)
         replies = clients.each(S_t, self.client_update, model, t, shapes(W))
         mean = self.group_average(W_s, replies, S_t, t)
         return State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past))
@@ -77,23 +66,8 @@ class FedRGD(Recipe):
             total.add(mean)
         return total.mean() or W_s
 
-    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
-        S_t = self.cohort(clients, t)
-        return Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
-
-    def weights(self, state: State) -> Weights:
-        return state.weights
-
-    def server_update(self, t: Round, W: Weights, server: Server) -> Weights:
-        batches = self.cut(self.server_batches(server, self.iterations))  # an epoch has a batch at least
-        loss = self.labeled_loss(server.labels, server.facts.classes)
-        return server.fit(Fit(W, batches, loss, self.server_sgd(t), server.seed.under("fit"))).weights
-
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
-        batches = self.cut(self.client_batches(client, self.strong_view, self.iterations))
+        batches = self.client_batches(client, self.strong_view, self.iterations)
         return consistency_update(
             client, model.weights, batches, FixMatch(threshold=self.threshold), self.client_sgd(t)
         )
-
-    def cut(self, batches: Iterator[Any]) -> Iterator[Any]:
-        return islice(batches, self.iterations or None)

@@ -14,21 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import LabeledBatch, labeled_epochs
-from semifl.federation.recipe import Recipe
+from semifl.federation.recipe import Averaging, State
 from semifl.federation.world import ClientId, Cohort, Federation, LabeledClient, Round, Server, Update
 from semifl.learning.network import Network
-from semifl.learning.server_step import Past
 from semifl.learning.subnetwork import average_over_holders, cut, narrow_shapes, output_layer
 from semifl.learning.training import Fit
 from semifl.learning.weights import Shapes, Snapshot, Weights
 from semifl.randomness import Seed
 
 CLASSES = "classes"  # which classes a client has, beside its weights in the payload
-
-
-class State(NamedTuple):
-    weights: Weights  # W_g
-    past: Past  # of the global step
 
 
 class Part(NamedTuple):
@@ -39,7 +33,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HeteroFL(Recipe):
+class HeteroFL(Averaging):
     """The whole model is tested, by BatchNorm statistics of the server's pictures."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"client_labels"})
@@ -59,9 +53,6 @@ class HeteroFL(Recipe):
             raise ValueError(f'aggregation must be "mean" in heterofl, not "{self.aggregation}"')
         if self.class_weights and self.masked_loss:
             raise ValueError("class_weights must be false with masked_loss: a client's missing classes have no weight")
-
-    def start(self, weights: Weights) -> State:
-        return State(weights, self.server_step.start(weights))
 
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
         W = state.weights
@@ -96,12 +87,6 @@ class HeteroFL(Recipe):
     def class_shape(self, W: Weights) -> Shapes:
         classes = len(W[output_layer(W)[0]])
         return {CLASSES: ((classes,), torch.bool)} if self.masked_loss else {}
-
-    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
-        return Snapshot(state.weights, self.refresh(state.weights, server, clients, self.cohort(clients, t)))
-
-    def weights(self, state: State) -> Weights:
-        return state.weights
 
     # ClientUpdate
 
