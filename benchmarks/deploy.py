@@ -61,9 +61,7 @@ def main() -> None:
             net.provision()
             proxy = CountingProxy(net.port)
             net.dial_through(proxy)
-            net.start("hub", "--data", str(pictures))
-            for site in SITES:
-                net.start(site, "--data", str(pictures / "clients" / site))
+            net.start_all(pictures)
             for precision in ("fp32", "fp16"):
                 print(json.dumps(measured(net, proxy, precision, seconds(alone))), flush=True)
         finally:

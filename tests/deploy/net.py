@@ -98,6 +98,12 @@ class Net:
             cwd=self.folder, stdout=log, stderr=log, start_new_session=True, env=self.environment(),
         )  # fmt: skip
 
+    def start_all(self, pictures: Path) -> None:
+        """The hub and every site, each with its part of the pictures."""
+        self.start("hub", "--data", str(pictures))
+        for site in self.sites:
+            self.start(site, "--data", str(pictures / "clients" / site))
+
     def dial_through(self, proxy: CountingProxy) -> None:
         """Let the sites reach the hub by way of the proxy."""
         for site in self.sites:

@@ -44,8 +44,7 @@ def net(pictures):
             for old, new in LET_OUT.items():
                 assert old in policy.read_text()
                 policy.write_text(policy.read_text().replace(old, new))
-            net.start(site, "--data", str(pictures / "clients" / site))
-        net.start("hub", "--data", str(pictures))
+        net.start_all(pictures)
         yield net
     finally:
         net.close()
@@ -80,7 +79,7 @@ def same_bits(remote: Path, local: Path, without: tuple[str, ...] = ()) -> None:
 
 def test_a_run_over_tls_has_the_bits_of_a_simulation(net, pictures, tmp_path):
     table = run_table(rounds=4)
-    out = end(begin(net, "bits", table))
+    out = end(begin(net, "bits", table, min_updates=2))
     local = simulate(pictures, table, tmp_path / "local")
     same_bits(net.kits["hub"].runs / "bits", local)
     same_bits(net.folder / "runs" / "bits", local)  # what the operator was brought
@@ -93,14 +92,14 @@ def test_a_run_over_tls_has_the_bits_of_a_simulation(net, pictures, tmp_path):
 def test_another_method_has_the_bits_of_a_simulation(net, pictures, tmp_path):
     table = run_table(rounds=3, name="fedavg_fixmatch")
     del table["method"]["client_buffers"]
-    end(begin(net, "fixmatch", table))
+    end(begin(net, "fixmatch", table, min_updates=2))
     same_bits(net.kits["hub"].runs / "fixmatch", simulate(pictures, table, tmp_path / "local"))
 
 
 @full
 def test_a_killed_hub_goes_on_after_the_last_complete_round(net, pictures, tmp_path):
     table = run_table(rounds=14, client_epochs=8)
-    run = begin(net, "killed-hub", table)
+    run = begin(net, "killed-hub", table, min_updates=2)
     net.wait_for_rounds("killed-hub", 4)
     net.kill("hub")
     assert len(net.records("killed-hub")) < 14
@@ -162,7 +161,7 @@ def test_a_round_without_enough_answers_is_repeated(net, pictures, tmp_path):
 @full
 def test_stopped_and_continued(net, pictures, tmp_path):
     table = run_table(rounds=60, client_epochs=20)
-    run = begin(net, "stopped", table)
+    run = begin(net, "stopped", table, min_updates=2)
     net.wait_for_rounds("stopped", 2)
     status = net.semifl("deploy", "status", str(net.kits[OPERATOR].folder)).stdout
     assert "2 of 2 sites connected" in status
@@ -174,7 +173,7 @@ def test_stopped_and_continued(net, pictures, tmp_path):
     assert run.returncode == 1
     assert "every complete round is kept" in out
     assert len(net.records("stopped")) < 60
-    end(begin(net, "stopped", table))
+    end(begin(net, "stopped", table, min_updates=2))
     same_bits(net.kits["hub"].runs / "stopped", simulate(pictures, table, tmp_path / "local"))
 
 
@@ -186,9 +185,7 @@ def test_the_wire_carries_little_more_than_the_models(pictures, tmp_path):
         net.provision()
         proxy = CountingProxy(net.port)
         net.dial_through(proxy)
-        net.start("hub", "--data", str(pictures))
-        for site in SITES:
-            net.start(site, "--data", str(pictures / "clients" / site))
+        net.start_all(pictures)
         table = run_table(rounds=8, client_epochs=1, threshold=0.0)
         table["model"] = {"name": "wide_resnet", "depth": 28, "width": 2}
         passed = {}

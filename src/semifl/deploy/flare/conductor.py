@@ -29,6 +29,7 @@ Outcome = dict[str, str]  # the hub's last word on a job: its state, and the rea
 POLL = 0.5  # seconds between two questions to the hub
 LOOK_FOR_SITES = 5.0  # seconds between two looks for sites that have come back
 SETTLING = 15.0  # seconds that a job may take to reach all its sites
+FIRST_WAIT = 30.0  # seconds that sites have to connect before a run begins with those that are there
 MOST_FAILURES = 5  # jobs in a row that end without a new round
 MOST_REFUSALS = 20  # times in a row that the hub lets nobody in before it is believed
 
@@ -47,6 +48,7 @@ class Conductor:
     _refusals: int = 0
     _heard: bool = False  # whether the job at hand has answered
     _looked: float = 0.0
+    _since: float = field(default_factory=time.monotonic)
     _told: set[str] = field(default_factory=set)
 
     def see_through(self) -> Record:
@@ -108,7 +110,8 @@ class Conductor:
                 return job
         settings, _ = read_settings(self.table)
         here = [site for site in line.connected() if site in self.kit.sites]
-        if len(here) < settings.min_updates:
+        early = time.monotonic() - self._since < FIRST_WAIT and len(here) < len(self.kit.sites)
+        if len(here) < settings.min_updates or early:
             self._tell(f"waiting for sites: {len(here)} of {len(self.kit.sites)} are connected")
             return None
         with tempfile.TemporaryDirectory() as folder:
