@@ -64,7 +64,7 @@ class Site:
         """The reply to a letter. Whatever goes wrong is part of the reply, told without a path or a picture."""
         try:
             accepted = self._willing(wire.facts_of(data).get("order"))
-            with _alone(self.folder):
+            with alone(self.folder / ".letters"):
                 return self._follow(wire.unpack(data, named_tuples(accepted.method)), accepted)
         except UserError as error:
             log.warning("refused: %s", error)
@@ -240,9 +240,9 @@ def _unchanged(message: Snapshot, method: Method) -> Weights:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
     """One letter at a time, whoever asks: two must not write the site's memory and ledger at once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".letters").open("w") as handle:
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 KitPath = Annotated[
     Path, typer.Argument(metavar="KIT", help="A kit: the sealed file, or the folder it was opened into.")
 ]
+AnyKit = Annotated[
+    Path | None, typer.Argument(metavar="[KIT]", help="A kit [default: the only operator's in . or kits/].")
+]
 OperatorKit = Annotated[
     Path | None,
     typer.Option("--kit", envvar="SEMIFL_KIT", help="The operator's kit [default: the only one in . or kits/]."),
@@ -27,16 +30,32 @@ def opened(path: Path, kind: str, verb: str) -> Kit:
     from semifl.deploy.kit import expect, expiry_warning, open_kit
 
     need_flare(verb)
-    kit = expect(open_kit(path, lambda question: str(typer.prompt(question, hide_input=True))), kind, verb)
+    kit = expect(open_kit(path, _ask), kind, verb)
     if warning := expiry_warning(kit):
         typer.echo(f"warning: {warning}", err=True)
     settle(kit)
     return kit
 
 
+def of_this_machine(path: Path | None, verb: str) -> Kit | None:
+    """The hub's or a site's kit at `path`, be it expired or not; None if an operator's is meant."""
+    from semifl.deploy.flare.provision import need_flare
+    from semifl.deploy.kit import open_kit, read_header
+
+    if path is None or (path.is_file() and read_header(path)["kind"] == "operator"):
+        return None
+    need_flare(verb)
+    kit = open_kit(path, _ask)
+    return None if kit.kind == "operator" else kit
+
+
 def operators(path: Path | None, verb: str) -> Kit:
     """The operator's kit that was named, or the only one that lies about."""
     return opened(path or _lying_about(), "operator", verb)
+
+
+def _ask(question: str) -> str:
+    return str(typer.prompt(question, hide_input=True))
 
 
 def _lying_about() -> Path:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from semifl.cli.deploy.kit_options import operators
+from semifl.cli.deploy.kit_options import AnyKit, of_this_machine, operators
 
 if TYPE_CHECKING:
     from semifl.deploy.flare.session import Line
     from semifl.deploy.kit import Kit
 
 
-def command(
-    kit: Annotated[
-        Path | None, typer.Argument(metavar="[KIT]", help="A kit [default: the only operator's in . or kits/].")
-    ] = None,
-) -> None:
+def command(kit: AnyKit = None) -> None:
     """Show which sites are up, the round, and who answered; with a site's or the hub's kit, how this machine does."""
-    from semifl.deploy.kit import open_kit
-
-    if kit is not None and kit.is_dir() and open_kit(kit).kind != "operator":
-        _this_machine(open_kit(kit))
+    if here := of_this_machine(kit, "status"):
+        _this_machine(here)
         return
     from semifl.deploy.flare.session import HubDown, Line, NotRunning
     from semifl.errors import RunStopped
@@ -84,7 +77,7 @@ def _turn(entry: dict[str, Any] | None) -> str:
 
 def _this_machine(kit: Kit) -> None:
     from semifl.deploy.flare.processes import last_error, running
-    from semifl.deploy.kit import expiry_warning
+    from semifl.deploy.kit import WARN_DAYS
     from semifl.deploy.policy import read_policy
     from semifl.deploy.privacy import Ledger
 
@@ -92,8 +85,8 @@ def _this_machine(kit: Kit) -> None:
     typer.echo(f"{kit.name}: {f'running (process {up})' if up else 'not running'}; its kit ends on {kit.expires}")
     if up is None and kit.logs.exists():
         typer.echo(f"last error: {last_error(kit)}")
-    if warning := expiry_warning(kit):
-        typer.echo(f"warning: {warning}")
+    if 0 <= kit.days_left() <= WARN_DAYS:
+        typer.echo(f"it ends in {kit.days_left()} days: whoever made it can renew it ('semifl deploy renew')")
     if kit.kind == "site":
         privacy = read_policy(kit.policy).privacy
         spent = Ledger(kit.memory / "privacy.json").spent(privacy.delta)

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from semifl.cli.deploy.kit_options import operators
+from semifl.cli.deploy.kit_options import AnyKit, of_this_machine, operators
 
 
-def command(
-    kit: Annotated[
-        Path | None, typer.Argument(metavar="[KIT]", help="A kit [default: the only operator's in . or kits/].")
-    ] = None,
-) -> None:
+def command(kit: AnyKit = None) -> None:
     """With an operator's kit stop the run after its round; with a site's or the hub's end this machine's part."""
-    from semifl.deploy.kit import open_kit
-
-    if kit is not None and kit.is_dir() and open_kit(kit).kind != "operator":
+    if here := of_this_machine(kit, "stop"):
         from semifl.deploy.flare.processes import stop
 
-        stop(open_kit(kit))
-        typer.echo(f"{open_kit(kit).name} has left; 'semifl deploy {open_kit(kit).kind}' starts it again")
-        return
-    _stop_runs(kit)
+        stop(here)
+        typer.echo(f"{here.name} has left; 'semifl deploy {here.kind}' starts it again")
+    else:
+        _stop_runs(kit)
 
 
 def _stop_runs(kit: Path | None) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +36,13 @@ def answer(message: Message, context: Context) -> Message:
 def _reply(letter: bytes, address: str, config: Mapping[str, Any], expires: float) -> bytes:
     """Whatever goes wrong is an answer too: Flower would tell the hub an error's whole text, with paths in it."""
     from semifl.deploy import leaving
+    from semifl.deploy.site import alone
 
     try:
         site = make_site(config)
         if site.name != address:
             raise UserError(f"the letter is for {address}, and this node is {site.name}: register it under that name")
-        with alone(site.folder):
+        with alone(site.folder / ".queue"):  # a letter that waited for another may have become too old
             if time.time() > expires:
                 return leaving.failed("the letter reached it too late, or its clock is wrong")
             try:
@@ -74,12 +73,3 @@ def make_site(config: Mapping[str, Any]) -> Site:
     # This process is new for every letter, so it needs no other to die in: that saves two seconds for each.
     where = (paths["data"], paths.get("labels"), policy, paths["folder"], device)
     return Site(str(config["site"]), *where, trains_apart=False)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """One letter at a time: a second process must not write to the site's memory and privacy ledger meanwhile."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
