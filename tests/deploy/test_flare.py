@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from safetensors.torch import load_file
 
@@ -261,3 +262,21 @@ def test_a_job_tampered_with_is_refused_by_the_hub(net, tmp_path):
             assert ("treshold" if name == "tampered" else "is no name for a run") in outcome["reason"]
     finally:
         line.close()
+
+
+@full
+def test_a_site_whose_program_is_killed_does_not_train_on(net, pictures):
+    """Only the program that its owner started is killed: what it had started must end by itself."""
+    run = begin(net, "orphans", run_table(rounds=400, client_epochs=20), deadline=5.0)
+    net.wait_for_rounds("orphans", 2)
+    folder = str(net.kits["clinic-b"].folder)
+    program = net.processes.pop("clinic-b")
+    program.kill()
+    program.wait()
+    end_by = time.monotonic() + 20
+    while any(folder in (each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])):
+        assert time.monotonic() < end_by, "the engine goes on without its program"
+        time.sleep(0.5)
+    net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder))
+    assert run.wait(timeout=60) == 1
+    net.start("clinic-b", "--data", str(pictures / "clients" / "clinic-b"))

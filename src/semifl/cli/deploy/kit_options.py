@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,6 +56,10 @@ def operators(path: Path | None, verb: str) -> Kit:
 
 
 def _ask(question: str) -> str:
+    from semifl.deploy.kit import PASSPHRASE
+
+    if not sys.stdin.isatty():
+        raise UserError(f"there is nobody to ask for the {question}: put it into the environment variable {PASSPHRASE}")
     return str(typer.prompt(question, hide_input=True))
 
 
@@ -72,5 +77,7 @@ def _lying_about() -> Path:
             continue
     if len(found) == 1:
         return next(iter(found.values()))
-    several = f" ({', '.join(found)})" if found else ""
-    raise UserError(f"name the operator's kit with --kit: there {'are several' if found else 'is none'} here{several}")
+    several = f"there are several here ({', '.join(found)})" if found else "there is none here"
+    raise UserError(
+        f"name the operator's kit, {several}: 'deploy run --kit KIT', 'deploy status KIT', 'deploy stop KIT'"
+    )

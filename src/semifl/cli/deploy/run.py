@@ -51,7 +51,7 @@ def command(
     table = options.table(config, settings)
     run = name or f"{Path(config).stem}-seed-{table.get('seed', 0)}"
     desk = operators(kit, "run")
-    _check(table, desk)
+    _check(run, table, desk)
     directory = out or Path("runs") / run
     watcher = Desk()
     conductor = Conductor(desk, run, table, Mirror(directory, watcher), watcher.said)
@@ -64,9 +64,13 @@ def command(
     finished(directory, result)
 
 
-def _check(table: dict[str, Any], desk: Kit) -> None:
+def _check(run: str, table: dict[str, Any], desk: Kit) -> None:
     """What can be seen to be wrong from here is told at once; hub and sites look again."""
     from semifl.deploy.hub import Hub, hub_config, read_settings
+    from semifl.deploy.order import RUN_NAME
+    from semifl.errors import UserError
 
+    if not RUN_NAME.fullmatch(run):
+        raise UserError(f"--name {run!r} is no name for a run: use letters, digits, dots and dashes")
     _, rest = read_settings(table)
     hub_config(rest, Hub(Path(), Path(), desk.sites))

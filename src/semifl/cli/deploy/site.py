@@ -24,11 +24,12 @@ def command(
 ) -> None:
     """Join the federation: train on this folder's pictures, which never leave the machine."""
     site = opened(kit, "site", "site")
-    from semifl.deploy.flare.processes import supervise
+    from semifl.deploy.flare.processes import refuse_second, supervise
     from semifl.deploy.pictures import count_pictures
     from semifl.deploy.place import PlaceOfData, write_place
     from semifl.deploy.policy import read_policy
 
+    refuse_second(site)
     policy = read_policy(site.policy)
     pictures = count_pictures(data)
     own = f", {count_pictures(labels)} of its own labels" if labels else ""
@@ -36,7 +37,7 @@ def command(
     write_place(site.folder, PlaceOfData(data.absolute(), absolute, options.device_name(device)))
     typer.echo(f"{site.name}: {pictures} pictures{own}; the hub is at {site.address}:{site.port}")
     typer.echo(f"leaves this machine: weights of the trained model, {told(policy)}; policy: {site.policy}")
-    typer.echo("Ctrl-C or 'semifl deploy stop' ends it")
+    typer.echo(f"Ctrl-C or 'semifl deploy stop {site.folder}' ends it")
     supervise(site, typer.echo)
     typer.echo(f"{site.name} has left")
 

@@ -76,13 +76,15 @@ def _turn(entry: dict[str, Any] | None) -> str:
 
 
 def _this_machine(kit: Kit) -> None:
-    from semifl.deploy.flare.processes import last_error, running
+    from semifl.deploy.flare.processes import last_error, leftovers, running
     from semifl.deploy.kit import WARN_DAYS
     from semifl.deploy.policy import read_policy
     from semifl.deploy.privacy import Ledger
 
     up = running(kit)
     typer.echo(f"{kit.name}: {f'running (process {up})' if up else 'not running'}; its kit ends on {kit.expires}")
+    if up is None and (left := leftovers(kit)):
+        typer.echo(f"but {len(left)} processes of an earlier start are: 'semifl deploy stop {kit.folder}' ends them")
     if up is None and kit.logs.exists():
         typer.echo(f"last error: {last_error(kit)}")
     if 0 <= kit.days_left() <= WARN_DAYS:

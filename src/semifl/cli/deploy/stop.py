@@ -9,6 +9,8 @@ import typer
 
 from semifl.cli.deploy.kit_options import AnyKit, of_this_machine, operators
 
+TRIES = 20  # questions to a job before it is aborted, half a second apart
+
 
 def command(kit: AnyKit = None) -> None:
     """With an operator's kit stop the run after its round; with a site's or the hub's end this machine's part."""
@@ -33,10 +35,14 @@ def _stop_runs(kit: Path | None) -> None:
     try:
         jobs = line.running()
         for job, name in jobs.items():
-            try:
-                line.ask(job, {"wish": "stopped"})
-            except NotRunning:  # it waits, or is on its way to the sites
-                line.abort(job)
+            for _ in range(TRIES):
+                try:
+                    line.ask(job, {"wish": "stopped"})
+                    break
+                except NotRunning:  # on its way to the sites, or busy
+                    time.sleep(0.5)
+            else:
+                line.abort(job)  # it waits for sites
             typer.echo(f"{name.removeprefix('semifl-')} stops after this round; every complete round is kept")
         while jobs.keys() & line.running().keys():
             time.sleep(0.5)

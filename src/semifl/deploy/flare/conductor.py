@@ -72,7 +72,8 @@ class Conductor:
             if failures >= MOST_FAILURES:
                 why = outcome["reason"] or outcome["state"]
                 raise RunStopped(f"{failures} jobs in a row ended without a complete round ({why}); see the hub's logs")
-            self._tell(outcome["reason"] or "going on after the last complete round")
+            reason = f"{outcome['reason']}; " if outcome["reason"] else ""
+            self._tell(f"{reason}going on after the last complete round")
 
     def _one_job(self) -> Outcome:
         """Begin a job, or find the one that runs already, and follow it to its end."""
@@ -123,7 +124,7 @@ class Conductor:
         if status.startswith("FINISHED"):
             return self._collect(line, job, status)
         if job not in line.running(job_name(self.name)):
-            return {"state": "lost", "reason": "the hub was restarted; going on after the last complete round"}
+            return {"state": "lost", "reason": "the hub was restarted"}
         news = line.ask(job, {"after": self.mirror.known})
         self._heard = True
         self._told -= {message for message in self._told if "trying again" in message}  # the next outage is news again
@@ -153,9 +154,13 @@ class Conductor:
                 found = []
             if not found:
                 how = status.removeprefix("FINISHED:").lower()
-                # Who aborts a job that has not begun wants it not to begin; FLARE aborts others for reasons of its own.
-                state = "stopped" if how == "aborted" and not self._heard else "aborted"
-                return {"state": state, "reason": f"FLARE ended the job: {how}"}
+                # Who aborts a job that has not begun wants it not to begin; FLARE aborts others for reasons of its own,
+                # such as a site that leaves.
+                state = "stopped" if how == "aborted" and not self._heard else "ended"
+                return {
+                    "state": state,
+                    "reason": f"the job ended early ({how}); going on after the last complete round",
+                }
             outcome: Outcome = json.loads(found[0].read_text(encoding="utf-8"))
             if outcome["state"] != "refused":
                 self.mirror.take(found[0].parent, without=OUTCOME)

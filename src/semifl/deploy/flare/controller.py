@@ -20,6 +20,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from semifl.deploy.flare.executor import LETTER
+from semifl.deploy.flare.orphans import end_with_parent
 from semifl.deploy.hub import Hub, Sites, play
 from semifl.deploy.kit import read_kit
 from semifl.deploy.order import RUN_NAME
@@ -99,6 +100,7 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
 
     def __init__(self, run: dict[str, Any]) -> None:
         super().__init__(task_check_period=LOOK)
+        end_with_parent()
         self._run = run
         self._progress = Progress()
 

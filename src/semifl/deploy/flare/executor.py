@@ -11,6 +11,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
+from semifl.deploy.flare.orphans import end_with_parent
 from semifl.deploy.kit import read_kit
 from semifl.deploy.place import read_place
 from semifl.deploy.policy import read_policy
@@ -24,6 +25,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]  # FLARE has no types
 
     def __init__(self) -> None:
         super().__init__()
+        end_with_parent()
         self._site: Site | None = None
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:

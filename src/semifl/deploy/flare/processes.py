@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -22,6 +24,7 @@ from semifl.deploy.kit import Kit
 from semifl.durable import replace_text
 from semifl.errors import RunStopped, UserError
 
+PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent dies
 GRACE = 5.0  # seconds that a process has to end by itself
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a process that died is started again
 LOOK = 0.2
@@ -41,10 +44,14 @@ def supervise(kit: Kit, say: Callable[[str], None]) -> None:
             time.sleep(pause)
 
 
+def refuse_second(kit: Kit) -> None:
+    """Two engines of one kit would answer for the same machine."""
+    if running(kit) is not None:
+        raise UserError(f"{kit.name} is already running on this machine: 'semifl deploy stop {kit.folder}' ends it")
+
+
 def refuse_busy_port(kit: Kit) -> None:
     """FLARE would go on without a word, and nobody could connect."""
-    if running(kit) is not None:
-        return  # the sentence about that is another one
     end_leftovers(kit)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -58,7 +65,13 @@ def _run_once(kit: Kit, say: Callable[[str], None]) -> int:
     command = hub_command(kit) if kit.kind == "hub" else site_command(kit)
     with (kit.logs / "console.txt").open("ab") as console:
         process = subprocess.Popen(
-            command, env=environment(kit), cwd=kit.folder, stdin=subprocess.DEVNULL, stdout=console, stderr=console
+            command,
+            env=environment(kit),
+            cwd=kit.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+            preexec_fn=_die_with_parent,
         )
     log = _follow(log_file(kit))
     began, heard = time.monotonic(), kit.kind == "hub"
@@ -75,6 +88,12 @@ def _run_once(kit: Kit, say: Callable[[str], None]) -> int:
     finally:
         end_tree([psutil.Process(process.pid)] if process.poll() is None else [])
         end_leftovers(kit)
+
+
+def _die_with_parent() -> None:
+    """An owner who ends this program, in whatever way, must not leave an engine that goes on for the site."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _follow(path: Path) -> Iterator[list[str]]:
@@ -118,7 +137,10 @@ def stop(kit: Kit) -> None:
     """Ask the process that supervises this kit to end, and wait until it has."""
     pid = running(kit)
     if pid is None:
-        raise UserError(f"{kit.name} is not running on this machine")
+        if not leftovers(kit):
+            raise UserError(f"{kit.name} is not running on this machine")
+        end_leftovers(kit)
+        return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + 6 * GRACE
     while running(kit) is not None:
@@ -129,7 +151,12 @@ def stop(kit: Kit) -> None:
 
 def end_leftovers(kit: Kit) -> None:
     """End engine processes of this kit whose supervisor is gone: they would hold the port and answer for the site."""
-    end_tree([each for each in psutil.process_iter(["cmdline"]) if _is_of(kit, each)])
+    end_tree(leftovers(kit))
+
+
+def leftovers(kit: Kit) -> list[psutil.Process]:
+    """The engine's processes of this kit, whoever started them."""
+    return [each for each in psutil.process_iter(["cmdline"]) if _is_of(kit, each)]
 
 
 def end_tree(processes: Sequence[psutil.Process]) -> None:
@@ -152,7 +179,7 @@ def last_error(kit: Kit) -> str:
     path = log_file(kit)
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-200:] if path.exists() else []
     told = [line for line in lines if " - ERROR - " in line or " - CRITICAL - " in line]
-    return told[-1].rsplit(" - ", 1)[-1][:200] if told else f"see {kit.logs}"
+    return f"{told[-1][:19]} {told[-1].rsplit(' - ', 1)[-1][:200]}" if told else f"see {kit.logs}"
 
 
 def _is_of(kit: Kit, process: psutil.Process) -> bool:
@@ -168,7 +195,7 @@ def _only_one(kit: Kit) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise UserError(f"{kit.name} is already running on this machine: 'semifl deploy stop' ends it") from error
+            raise UserError(f"{kit.name} is already running on this machine") from error
         replace_text(kit.folder / "running.json", json.dumps({"pid": os.getpid()}) + "\n")
         try:
             yield

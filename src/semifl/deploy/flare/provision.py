@@ -352,7 +352,7 @@ def _hub_parts(storage: Path) -> dict[str, Any]:
     launcher = "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher"
     snapshots = {"path": files, "args": {"root_dir": str(storage / "snapshots"), "uri_root": "/"}}
     return {
-        "servers": [{"admin_storage": "transfer", "max_num_clients": 1000, "heart_beat_timeout": 60}],
+        "servers": [{"admin_storage": "transfer", "max_num_clients": 1000, "heart_beat_timeout": 30}],
         "snapshot_persistor": {
             "path": "nvflare.app_common.state_persistors.storage_state_persistor.StorageStatePersistor",
             "args": {"uri_root": "/", "storage": snapshots},
