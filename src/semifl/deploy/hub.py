@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import secrets
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from semifl.deploy import wire
-from semifl.deploy.order import RUN_NAME, refuse_code, refuse_needs, write_order
+from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
 from semifl.deploy.remote import Answer, Post, RemoteFederation, Told, short
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text
 from semifl.errors import UserError
-from semifl.experiments import toml
 from semifl.experiments.build import build_world
-from semifl.experiments.config import VIEWS, Config, decode, from_section, read
-from semifl.experiments.experiment import differences, start_or_resume
+from semifl.experiments.config import VIEWS, Config, decode, from_section
+from semifl.experiments.experiment import changes, start_or_resume
 from semifl.experiments.records import Record, RunDirectory
 from semifl.experiments.stage import Observer
 from semifl.experiments.toml import Table
@@ -138,8 +136,7 @@ def play(
     watch: Callable[[Sites], None] = lambda sites: None,
 ) -> Record:
     """Start the run of this name, or go on with it after its last complete round."""
-    if not RUN_NAME.fullmatch(name):
-        raise UserError(f"{name!r} is no name for a run: use letters, digits, dots and dashes")
+    refuse_name(name)
     settings, table = read_settings(table)
     config = hub_config(table, hub)
     if settings.min_updates > len(hub.sites):
@@ -163,12 +160,8 @@ def play(
 
 def _refuse_another(directory: RunDirectory, config: Config) -> None:
     """A name stands for one run: with another configuration it would mix two."""
-    if (directory.path / "config.toml").exists():
-        before = read(directory.path / "config.toml")
-        if changed := differences(before, tomllib.loads(toml.dumps(config.table()))):
-            raise UserError(
-                f"the hub has another run of this name, so this one needs a --name of its own: {changed[0]}"
-            )
+    if (directory.path / "config.toml").exists() and (changed := changes(directory, config)):
+        raise UserError(f"the hub has another run of this name, so this one needs a --name of its own: {changed[0]}")
 
 
 def _identity(folder: Path) -> str:

@@ -77,6 +77,12 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
     return Accepted(run, sites.index(name), config.method.thing, facts, build, Seed(config.run.seed))
 
 
+def refuse_name(run: str) -> None:
+    """A run's name is a folder's, at the hub and at every site."""
+    if not RUN_NAME.fullmatch(run):
+        raise UserError(f"{run!r} is no name for a run: use letters, digits, dots and dashes")
+
+
 def refuse_needs(config: Config) -> None:
     """A method that needs more than the paper's world cannot leave the simulation."""
     needs = {"client_labels": "the clients' labels", "pooled_images": "the clients' pictures in one place"}

@@ -66,8 +66,7 @@ def start_or_resume(
     if not (out / "config.toml").exists():
         return start(config, out, workers, device, observer, elsewhere)
     world = build_world(config)
-    changed = differences(read(out / "config.toml"), tomllib.loads(toml.dumps(world.config.table())))
-    if changed:
+    if changed := changes(directory, world.config):
         raise UserError(f"{out} holds another run, so this one needs a directory of its own: {changed[0]}")
     with directory.locked():
         finished = directory.result()
@@ -105,6 +104,11 @@ def _go_on(
         )
     directory.add_event("resumed", after=done, environment=environment())
     return _run(world, directory, workers, device, observer or Silent(), elsewhere)
+
+
+def changes(directory: RunDirectory, config: Config) -> list[str]:
+    """What a configuration would change in the run that a directory holds, in words."""
+    return differences(read(directory.path / "config.toml"), tomllib.loads(toml.dumps(config.table())))
 
 
 def differences(before: Table, after: Table, where: str = "") -> list[str]:

@@ -67,10 +67,8 @@ def command(
 def _check(run: str, table: dict[str, Any], desk: Kit) -> None:
     """What can be seen to be wrong from here is told at once; hub and sites look again."""
     from semifl.deploy.hub import Hub, hub_config, read_settings
-    from semifl.deploy.order import RUN_NAME
-    from semifl.errors import UserError
+    from semifl.deploy.order import refuse_name
 
-    if not RUN_NAME.fullmatch(run):
-        raise UserError(f"--name {run!r} is no name for a run: use letters, digits, dots and dashes")
+    refuse_name(run)
     _, rest = read_settings(table)
     hub_config(rest, Hub(Path(), Path(), desk.sites))

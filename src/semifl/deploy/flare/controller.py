@@ -23,7 +23,6 @@ from semifl.deploy.flare.executor import LETTER
 from semifl.deploy.flare.orphans import end_with_parent
 from semifl.deploy.hub import Hub, Sites, play
 from semifl.deploy.kit import read_kit
-from semifl.deploy.order import RUN_NAME
 from semifl.deploy.place import read_place
 from semifl.deploy.remote import Answer, NotEnoughSites
 from semifl.errors import RunStopped, UserError
@@ -150,8 +149,6 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
         run = self._run
         if not isinstance(run, dict) or not isinstance(run.get("name"), str) or not isinstance(run.get("table"), dict):
             raise UserError("the job does not name a run and its configuration")
-        if not RUN_NAME.fullmatch(run["name"]):
-            raise UserError(f"{run['name']!r} is no name for a run: use letters, digits, dots and dashes")
         return run["name"], run["table"]
 
     def _watch(self, sites: Sites) -> None:
