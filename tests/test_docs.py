@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from semifl import registry
+from semifl.deploy.privacy import epsilon_of
 from semifl.experiments.config import METHODS, OBJECTIVES, decode
 from semifl.experiments.experiment import start
 from semifl.experiments.presets import presets
@@ -192,3 +193,16 @@ def test_the_sweep_in_the_questions_is_valid(tmp_path: Path) -> None:
     sweep = read_sweep(tmp_path / "labels.toml")
     assert [cell.config["data"]["labeled"] for cell in sweep.table.cells] == [20, 50, 100, 200]
     assert sweep.seeds == [0, 1, 2]
+
+
+def test_the_worked_example_of_privacy_is_what_the_ledger_reckons() -> None:
+    page = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+    delta = re.search(r"\*\*Worked example\.\*\* With δ = ([\d.e-]+)", page)
+    assert delta is not None
+    _, table = page[delta.end() :].split("\n\n", 2)[:2]
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    updates = [int(cell.split()[0]) for cell in head[1:]]
+    assert (updates, len(rows)) == ([1, 10, 50, 100], 4)
+    for noise, *cells in rows:
+        told = [cell.removeprefix("ε = ") for cell in cells]
+        assert told == [f"{epsilon_of({float(noise): count}, float(delta[1])):.2f}" for count in updates], noise
