@@ -16,7 +16,7 @@ class ByHand:
         self.sites = sites
         self.letters: list[tuple[str, bytes, bytes]] = []  # site, what it was sent, what it answered
 
-    def exchange(self, letters, seconds) -> Iterator[Answer]:
+    def exchange(self, letters, seconds, largest) -> Iterator[Answer]:
         for name in reversed(list(letters)):
             data = self.sites[name].answer(letters[name])
             self.letters.append((name, letters[name], data))

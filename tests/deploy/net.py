@@ -137,7 +137,7 @@ class Net:
 
     def job_process(self, name: str) -> psutil.Process:
         """The process of the engine in which the job runs at the hub or a site."""
-        folder = str(self.kits[name].folder)
+        folder = str(self.kits[name].engine)
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
             if folder in words and any("runner_process" in word or "worker_process" in word for word in words):
@@ -165,5 +165,5 @@ class Net:
                 os.killpg(process.pid, signal.SIGKILL)
         for kit in self.kits.values():  # whatever a killed supervisor left behind
             for process in psutil.process_iter(["cmdline"]):
-                if str(kit.folder) in (process.info["cmdline"] or []):
+                if str(kit.engine) in (process.info["cmdline"] or []):
                     process.kill()

@@ -269,7 +269,7 @@ def test_a_site_whose_program_is_killed_does_not_train_on(net, pictures):
     """Only the program that its owner started is killed: what it had started must end by itself."""
     run = begin(net, "orphans", run_table(rounds=400, client_epochs=20), deadline=5.0)
     net.wait_for_rounds("orphans", 2)
-    folder = str(net.kits["clinic-b"].folder)
+    folder = str(net.kits["clinic-b"].engine)
     program = net.processes.pop("clinic-b")
     program.kill()
     program.wait()

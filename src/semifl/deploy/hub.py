@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from semifl.deploy import wire
+from semifl.deploy.answers import read_hello
 from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
-from semifl.deploy.remote import Answer, Post, RemoteFederation, Told, short
+from semifl.deploy.remote import Post, RemoteFederation, Told
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text
 from semifl.errors import UserError
@@ -63,20 +64,22 @@ class Sites:
     def greet(self) -> None:
         """Ask everyone whether they follow the order; one that does not is named and left out until the next job."""
         letter = wire.pack("hello", {"order": self.order})
-        for answer in self.post.exchange(dict.fromkeys(self.order["sites"], letter), HELLO_SECONDS):
-            site, facts = answer.site, _hello(answer)
-            if reason := facts.get("refused"):
+        letters = dict.fromkeys(self.order["sites"], letter)
+        for answer in self.post.exchange(letters, HELLO_SECONDS, wire.room_for([])):
+            site, outcome, reason = answer.site, "ready", ""
+            try:
+                if answer.data is None:
+                    outcome, reason = "missing", answer.reason
+                else:
+                    hello = read_hello(answer.data, wire.room_for([]))
+                    self.counts[site] = hello.pictures
+                    self.directory.add_event("site joined", site=site, **hello.model_dump())
+            except UserError as error:
+                outcome, reason = "refused", str(error)
                 self.refused[site] = reason
-                self.directory.add_event("site refused", site=site, reason=reason)
-            elif facts:
-                self.counts[site] = int(facts.get("pictures", 0))
-                self.directory.add_event("site joined", site=site, **facts)
-            else:
-                self.directory.add_event("site missing", site=site, reason=answer.reason)
-            self.last[site] = {
-                "outcome": "refused" if reason else "ready" if facts else "missing",
-                "reason": reason or answer.reason,
-            }
+            if reason:
+                self.directory.add_event(f"site {outcome}", site=site, reason=reason)
+            self.last[site] = {"outcome": outcome, "reason": reason}
         if len(self.refused) == len(self.order["sites"]):
             raise UserError(f"every site refuses this run: {next(iter(self.refused.values()))}")
 
@@ -85,11 +88,12 @@ class Sites:
             self.directory.add_event(told.outcome, site=told.site, reason=told.reason)
             return
         entry = {"round": told.round, "outcome": told.outcome, "reason": told.reason, "seconds": round(told.seconds, 2)}
-        self.last[told.site] = entry | ({"spent": told.spent} if told.spent else {})
+        spent = told.spent.model_dump() if told.spent else {}
+        self.last[told.site] = entry | ({"spent": spent} if spent else {})
         if told.outcome == "late":
             self.directory.add_event("late", round=told.round, site=told.site, reason=told.reason)
-        if told.spent:
-            self.directory.add_event("privacy spent", round=told.round, site=told.site, **told.spent)
+        if spent:
+            self.directory.add_event("privacy spent", round=told.round, site=told.site, **spent)
 
     def status(self) -> dict[str, dict[str, Any]]:
         """What became of each site's last turn; one that takes much longer than the others is called slow."""
@@ -170,20 +174,6 @@ def _identity(folder: Path) -> str:
     if not path.exists():
         replace_text(path, f"{folder.name}.{secrets.token_hex(4)}\n")
     return path.read_text(encoding="utf-8").strip()
-
-
-def _hello(answer: Answer) -> dict[str, Any]:
-    if answer.data is None:
-        return {}
-    try:
-        letter = wire.unpack(answer.data, {})
-    except UserError as error:
-        return {"refused": str(error)}
-    if letter.kind != "hello":
-        return {"refused": short(letter.facts.get("reason", "it does not say why"))}
-    pictures = letter.facts.get("pictures", 0)
-    counts = {"pictures": pictures} if type(pictures) is int and pictures > 0 else {}
-    return {"semifl": short(letter.facts.get("semifl")), "torch": short(letter.facts.get("torch")), **counts}
 
 
 def _is_slow(entry: dict[str, Any], usual: float) -> bool:

@@ -53,9 +53,14 @@ class Kit:
         return self.folder / "startup"
 
     @property
+    def engine(self) -> Path:
+        """The engine's own folder: what its commands can name lies in there, and nothing of ours does."""
+        return self.folder if self.kind == "operator" else self.folder / "engine"
+
+    @property
     def local(self) -> Path:
         """What the engine may do on this machine: written anew at each start."""
-        return self.folder / "local"
+        return self.engine / "local"
 
     @property
     def policy(self) -> Path:

@@ -43,6 +43,7 @@ class Accepted:
     facts: Facts
     build: Callable[..., nn.Module]
     seed: Seed
+    parameters: int  # of the model
 
 
 def write_order(world: World, run: str, sites: tuple[str, ...]) -> Table:
@@ -73,8 +74,8 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
     facts = _facts(order.get("facts"), policy)
     config = _config(order.get("config"), policy)
     build = partial(build_model, config.model.thing, config.model_keys, facts, config.run.seed, WarmStart())
-    _check_size(build, policy)
-    return Accepted(run, sites.index(name), config.method.thing, facts, build, Seed(config.run.seed))
+    parameters = _check_size(build, policy)
+    return Accepted(run, sites.index(name), config.method.thing, facts, build, Seed(config.run.seed), parameters)
 
 
 def refuse_name(run: str) -> None:
@@ -153,8 +154,8 @@ def refuse_code(table: Table, where: str) -> None:
             raise UserError(f"the order may not contain {where}{key}")
 
 
-def _check_size(build: Callable[..., nn.Module], policy: Policy) -> None:
-    """Built without memory for its weights first, so that a model of absurd size costs nothing."""
+def _check_size(build: Callable[..., nn.Module], policy: Policy) -> int:
+    """How many parameters the model has: built without memory for them, so that an absurd size costs nothing."""
     try:
         with torch.device("meta"):
             parameters = sum(each.numel() for each in build().parameters())
@@ -167,3 +168,4 @@ def _check_size(build: Callable[..., nn.Module], policy: Policy) -> None:
             f"the order's model has {parameters} parameters, and this site's policy allows "
             f"{policy.limits.most_parameters} (limits.most_parameters)"
         )
+    return parameters

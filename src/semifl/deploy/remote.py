@@ -8,18 +8,17 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from semifl.deploy import wire
+from semifl.deploy import answers, wire
+from semifl.deploy.answers import Spent
 from semifl.deploy.settings import Settings
 from semifl.errors import RunStopped, UserError
 from semifl.experiments.toml import Table
 from semifl.federation.local import draw, inspected
 from semifl.federation.tally import Tally
 from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task, Update
-from semifl.learning.batchnorm import BatchNormStats, Moments
+from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.weights import Shapes, Snapshot, Weights, distance, zeros_like
 
-LARGEST = 2**53  # above it a number of anything is a lie
-LONGEST_REASON = 200  # characters of what a site says went wrong
 NO_ANSWER = ("failed", "late")  # outcomes after which a site may be asked again
 
 
@@ -35,13 +34,23 @@ class Answer(NamedTuple):
 class Post(Protocol):
     """An engine, as far as a federation needs it."""
 
-    def exchange(self, letters: Mapping[str, bytes], seconds: float) -> Iterator[Answer]:
-        """Bring each site its letter; exactly one answer for each, as they come and at the latest when time is up."""
+    def exchange(self, letters: Mapping[str, bytes], seconds: float, largest: int) -> Iterator[Answer]:
+        """Bring each site its letter; exactly one answer for each, as they come and at the latest when time is up.
+
+        An answer of more than `largest` bytes is none. An engine that can refuses it before its bytes are gathered.
+        """
         ...
 
 
 class NotEnoughSites(RunStopped):
     """Too few sites answer to go on now; the round will be repeated when more of them are back."""
+
+
+class Heard(NamedTuple):
+    """A site's reply, and what it says this has cost of its privacy."""
+
+    reply: Reply
+    spent: Spent | None = None
 
 
 class Told(NamedTuple):
@@ -52,7 +61,7 @@ class Told(NamedTuple):
     reason: str
     seconds: float
     round: int | None  # None: it was asked for its BatchNorm statistics
-    spent: dict[str, float] | None = None  # ε and δ, of a site that adds noise
+    spent: Spent | None = None  # of a site that adds noise
 
 
 class RemoteFederation:
@@ -97,17 +106,18 @@ class RemoteFederation:
         own: Callable[[ClientId], Message] | None = None,
     ) -> Iterator[Reply]:
         letters = self._letters(cohort, task, message, t, own)
+        shapes = {client: expected(client) if callable(expected) else expected for client in cohort}
+        largest = max(wire.room_for(_bytes(shape)) for shape in shapes.values())
 
-        def read(answer: Answer) -> Reply:
+        def read(answer: Answer) -> Heard:
             client = self._sites.index(answer.site)
-            try:
-                reply = self._read(client, answer)
-                reply = inspected(reply, expected(client) if callable(expected) else expected)
-                return _moderate(reply, (message, own(client) if own else None), self._settings.largest_update)
-            except Exception as error:  # whatever a site may think of: it must not stop the others
-                return Reply(client, None, "rejected", f"its answer cannot be read ({type(error).__name__})", {})
+            heard = self._read(client, answer, largest)
+            reply = inspected(heard.reply, shapes[client])
+            return heard._replace(
+                reply=_moderate(reply, (message, own(client) if own else None), self._settings.largest_update)
+            )
 
-        arriving = self._asked(letters, read, t)
+        arriving = self._asked(letters, read, t, largest)
         for reply in self._in_order(cohort, arriving):
             self._tally.received(reply)
             yield reply
@@ -118,17 +128,17 @@ class RemoteFederation:
             return
         letter = wire.pack("statistics", {"order": self._order}, weights, self._settings.precision)
         letters = {self._sites[client]: letter for client in of if self._sites[client] not in self._refused}
+        largest = wire.room_for(8 * channels for channels in self._layers.values() for _ in ("mean", "var"))
         with self._tally.phase("statistics"):
-            answers = {each.site: each for each in self._post.exchange(letters, self._settings.deadline)}
+            heard = {each.site: each for each in self._post.exchange(letters, self._settings.deadline, largest)}
         for site in letters:  # in the order of the clients, for sums depend on it
             self._tally.bytes_down += wire.tensor_bytes(letter)
             try:
-                stats, size = self._read_statistics(answers[site])
-            except Exception as error:  # whatever a site may think of
-                reason = str(error) if isinstance(error, UserError) else f"they cannot be read ({type(error).__name__})"
-                self._tell(Told(site, "without statistics", reason, answers[site].seconds, None))
+                stats = self._read_statistics(heard[site], largest)
+            except UserError as error:
+                self._tell(Told(site, "without statistics", str(error), heard[site].seconds, None))
                 continue
-            self._tally.bytes_up += size
+            self._tally.bytes_up += wire.tensor_bytes(heard[site].data or b"")
             yield stats
 
     def _letters(
@@ -150,7 +160,9 @@ class RemoteFederation:
             for client in cohort
         }
 
-    def _asked(self, letters: dict[str, bytes], read: Callable[[Answer], Reply], t: Round) -> Iterator[Reply]:
+    def _asked(
+        self, letters: dict[str, bytes], read: Callable[[Answer], Heard], t: Round, largest: int
+    ) -> Iterator[Reply]:
         """Each site's reply as it comes; while too few have answered, those who have not are asked again."""
         answered, waiting = 0, dict(letters)
         for client, site in enumerate(self._sites):
@@ -160,10 +172,10 @@ class RemoteFederation:
                 yield Reply(client, None, "failed", self._refused[site], {})
         for attempt in range(1, self._settings.attempts + 1):
             missing: list[Reply] = []
-            for answer in self._post.exchange(waiting, self._settings.deadline):
+            for answer in self._post.exchange(waiting, self._settings.deadline, largest):
                 self._tally.bytes_down += wire.tensor_bytes(waiting[answer.site])
-                reply = read(answer)
-                self._tell(Told(answer.site, reply.outcome, reply.reason, answer.seconds, t.index, _spent(answer)))
+                reply, spent = read(answer)
+                self._tell(Told(answer.site, reply.outcome, reply.reason, answer.seconds, t.index, spent))
                 if reply.outcome in NO_ANSWER:
                     missing.append(reply)
                     continue
@@ -180,20 +192,10 @@ class RemoteFederation:
             f"{self._settings.min_updates}"
         )
 
-    def _read_statistics(self, answer: Answer) -> tuple[BatchNormStats, int]:
-        """Of every BatchNorm layer, or of none where a site has too few pictures for a variance."""
+    def _read_statistics(self, answer: Answer, largest: int) -> BatchNormStats:
         if answer.data is None:
             raise UserError(answer.reason)
-        letter = wire.unpack(answer.data, {"Moments": Moments})
-        if letter.kind != "statistics":
-            raise UserError(short(letter.facts.get("reason", "its letter holds none")))
-        stats = letter.body
-        if stats and stats.keys() != self._layers.keys():
-            raise UserError("they are not of the model's layers")
-        for name, moments in stats.items():
-            if not _is_moments(moments, self._layers[name]):
-                raise UserError(f"those of layer {name!r} are not sound")
-        return stats, wire.tensor_bytes(answer.data)
+        return answers.read_statistics(answer.data, largest, dict(self._layers))
 
     def _in_order(self, cohort: Cohort, arriving: Iterable[Reply]) -> Iterator[Reply]:
         """Replies in the order of the cohort: sums of floating-point numbers depend on it."""
@@ -209,60 +211,26 @@ class RemoteFederation:
             for reply in replies:
                 ready[reply.client] = reply
 
-    def _read(self, client: ClientId, answer: Answer) -> Reply:
+    def _read(self, client: ClientId, answer: Answer, largest: int) -> Heard:
         """An answer as a Reply: nothing in it is believed before it has been looked at."""
         if answer.data is None:
-            return Reply(client, None, "late", answer.reason, {})
+            return Heard(Reply(client, None, "late", answer.reason, {}))
         try:
-            letter = wire.unpack(answer.data, {})
-            if letter.kind in ("failed", "refused"):
-                return Reply(client, None, "failed", short(letter.facts.get("reason")), {})
-            return self._reply(client, letter, wire.tensor_bytes(answer.data))
+            said, payload = answers.read_reply(answer.data, largest, self._classes)
+        except answers.Declined as error:
+            return Heard(Reply(client, None, "failed", str(error), {}))
         except UserError as error:
-            return Reply(client, None, "rejected", str(error), {})
-
-    def _reply(self, client: ClientId, letter: wire.Letter, size: int) -> Reply:
-        signals = clean_signals(letter.facts.get("signals"), self._classes)
-        if letter.kind != "reply" or letter.facts.get("outcome") not in ("trained", "abstained"):
-            raise UserError("its letter is no reply")
-        if letter.facts["outcome"] == "abstained":
-            return Reply(client, None, "abstained", "", signals)
-        examples, payload = letter.facts.get("examples"), letter.body
-        if not isinstance(examples, int) or not 0 <= examples < LARGEST or not _is_weights(payload):
-            raise UserError("its reply has no proper weights or number of examples")
-        facts = _numbers(letter.facts.get("facts"))
-        return Reply(client, Update(payload, examples, facts, {}, size), "trained", "", signals)
+            return Heard(Reply(client, None, "rejected", str(error), {}))
+        signals = said.signals.model_dump(exclude_none=True)
+        if said.outcome == "abstained":
+            return Heard(Reply(client, None, "abstained", "", signals), said.spent)
+        size = wire.tensor_bytes(answer.data)
+        update = Update(payload, said.examples or 0, dict(said.facts), {}, size)
+        return Heard(Reply(client, update, "trained", "", signals), said.spent)
 
 
-def clean_signals(given: Any, classes: int) -> dict[str, Any]:
-    """Counts and sums as a client makes them; what has another form is left out, for records are built on them."""
-    lengths = {"classes": classes, "predicted": classes, "confidence_bins": 10}
-    signals: dict[str, Any] = {
-        name: value
-        for name, value in _numbers(given).items()
-        if name in ("images", "confident", "confidence", "lr", "own_right", "own_total") and value >= 0
-    }
-    for name, length in lengths.items():
-        counts = given.get(name) if isinstance(given, dict) else None
-        if (
-            isinstance(counts, list)
-            and len(counts) == length
-            and all(type(n) is int and 0 <= n < LARGEST for n in counts)
-        ):
-            signals[name] = counts
-    return signals
-
-
-def _numbers(given: Any) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        return {}
-    return {str(name): value for name, value in given.items() if type(value) in (int, float) and abs(value) < LARGEST}
-
-
-def _is_weights(payload: Any) -> bool:
-    return isinstance(payload, dict) and all(
-        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in payload.items()
-    )
+def _bytes(shapes: Shapes) -> list[int]:
+    return [math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values()]
 
 
 def _moderate(reply: Reply, message: Any, limit: float) -> Reply:
@@ -289,25 +257,3 @@ def _size(message: Any) -> float:
         return _size(message.weights)
     parts = message.values() if isinstance(message, dict) else message if isinstance(message, tuple) else ()
     return math.sqrt(sum(_size(part) ** 2 for part in parts)) or 1.0
-
-
-def _is_moments(moments: Any, channels: int) -> bool:
-    if not isinstance(moments, Moments) or type(moments.number) is not int or not 0 < moments.number < LARGEST:
-        return False
-    mean, var = moments.mean, moments.var
-    sound = all(isinstance(each, torch.Tensor) and each.shape == (channels,) for each in (mean, var))
-    return sound and bool(mean.isfinite().all() and var.isfinite().all() and (var >= 0).all())
-
-
-def _spent(answer: Answer) -> dict[str, float] | None:
-    if answer.data is None:
-        return None
-    try:
-        return _numbers(wire.facts_of(answer.data).get("spent")) or None
-    except UserError:
-        return None
-
-
-def short(reason: Any) -> str:
-    words = "".join(sign if sign.isprintable() else " " for sign in str(reason))
-    return words[:LONGEST_REASON]

@@ -40,6 +40,8 @@ from semifl.learning.weights import Snapshot, Weights
 log = logging.getLogger(__name__)
 
 TASKS = ("client_update",)  # what a letter may ask a method to do
+LARGEST_ORDER = 1 << 20  # bytes
+MODELS_IN_A_LETTER = 8  # FedMatch sends the most: two parts, and its helpers
 TRAINER_DIED = "its trainer process died: killed, out of memory, or over the time that its policy allows"
 
 
@@ -72,6 +74,12 @@ class Site:
         except Exception as error:
             log.exception("failed")
             return leaving.failed(f"it failed ({type(error).__name__}); its own log says more")
+
+    @property
+    def largest_letter(self) -> int:
+        """Bytes of a letter that the hub may send: before an order is accepted, an order and nothing more."""
+        parameters = self._accepted.parameters if self._accepted else 0
+        return LARGEST_ORDER + MODELS_IN_A_LETTER * 4 * parameters
 
     def close(self) -> None:
         if self._trainer:

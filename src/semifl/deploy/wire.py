@@ -7,7 +7,7 @@ bytes travel over every engine, so one test that reads letters speaks for all of
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -19,7 +19,9 @@ from semifl.errors import UserError
 from semifl.learning import trees
 
 FORMAT = 1  # of letters; hub and sites must agree
-LONGEST_HEADER = 16 << 20  # bytes of JSON before the tensors: many times what any model's names need
+LONGEST_HEADER = 2 << 20  # bytes of JSON before the tensors: many times what any model's names need
+WORDS = 64 << 10  # bytes of an answer's header that are not the names of its tensors
+NAME = 512  # bytes of a header for each tensor
 Precision = Literal["fp32", "fp16"]
 
 
@@ -68,6 +70,12 @@ def facts_of(data: bytes) -> dict[str, Any]:
         return dict(_head(data)["facts"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"the letter is damaged ({type(error).__name__})") from error
+
+
+def room_for(tensors: Iterable[int]) -> int:
+    """The largest size of an answer with tensors of these sizes in bytes."""
+    sizes = list(tensors)
+    return WORDS + sum(sizes) + NAME * len(sizes)
 
 
 def tensor_bytes(data: bytes) -> int:

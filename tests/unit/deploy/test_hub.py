@@ -95,7 +95,7 @@ def test_a_run_that_lost_its_sites_goes_on_exactly_where_it_was(hub, post):
     """The second round finds nobody; later everyone is back, and the bits are those of an undisturbed run."""
     exchange = post.exchange
 
-    def nobody(letters, seconds):
+    def nobody(letters, seconds, largest):
         for site in letters:
             yield Answer(site, None, "it is not connected", 0.0)
 

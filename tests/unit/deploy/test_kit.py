@@ -63,7 +63,7 @@ def test_written_and_read_again(tmp_path: Path) -> None:
     assert kit.number == 1
     assert [path.relative_to(tmp_path).as_posix() for path in (kit.startup, kit.local, kit.policy, kit.memory)] == [
         "startup",
-        "local",
+        "engine/local",
         "policy.toml",
         "memory",
     ]

@@ -32,7 +32,7 @@ class Scripted:
         self.script = {site: list(answers) for site, answers in script.items()}
         self.asked = []
 
-    def exchange(self, letters, seconds):
+    def exchange(self, letters, seconds, largest):
         self.asked.append(sorted(letters))
         for site in reversed(list(letters)):
             data = self.script[site].pop(0)
@@ -60,13 +60,21 @@ def replies(post, **settings):
         (reply({"v": torch.ones(4, 4)}), "rejected", "names differ"),
         (reply({"w": torch.full((4, 4), 1000.0)}), "rejected", "times as long as the model"),
         (reply((1, 2)), "rejected", "no proper weights"),
-        (reply(examples=-1), "rejected", "number of examples"),
-        (reply(examples="many"), "rejected", "number of examples"),
-        (reply(outcome="wonderful"), "rejected", "no reply"),
+        (reply(examples=-1), "rejected", "not in form at 'examples'"),
+        (reply(examples="many"), "rejected", "not in form at 'examples'"),
+        (reply(examples=None), "rejected", "number of examples"),
+        (reply(outcome="wonderful"), "rejected", "not in form at 'outcome'"),
+        (reply(spent={"round": 1}), "rejected", "not in form at 'spent.epsilon'"),
+        (reply(spent={"epsilon": 1.0, "delta": 1e-5, "foo": 1}), "rejected", "not in form at 'spent.foo'"),
+        (reply(spent={"epsilon": math.inf, "delta": 1e-5}), "rejected", "not in form at 'spent.epsilon'"),
+        (reply(more=1), "rejected", "not in form at 'more'"),
+        (reply({"w": torch.ones(200, 200)}), "rejected", "bytes, and at most"),
         (b"garbage", "rejected", "damaged"),
-        (reply(signals={"images": 10**400}), "trained", ""),
-        (reply(facts={"loss": 10**400}), "trained", ""),
-        (wire.pack("hello", {}), "rejected", "no reply"),
+        (reply(signals={"images": 10**400}), "rejected", "not in form at 'signals.images'"),
+        (reply(facts={"loss": 10**400}), "rejected", "not in form at 'facts.loss'"),
+        (reply(facts={"loss": "low"}), "rejected", "not in form at 'facts.loss'"),
+        (reply(facts={str(n): 1.0 for n in range(65)}), "rejected", "not in form at 'facts'"),
+        (wire.pack("hello", {}), "rejected", "its answer is no reply"),
         (wire.pack("failed", {"reason": "its trainer\nprocess died"}), "failed", "its trainer process died"),
         (wire.pack("refused", {"reason": "x" * 5000}), "failed", "x" * 200),
         (None, "late", "no answer within 1 s"),
@@ -89,14 +97,22 @@ def test_an_update_within_the_limit_passes_and_without_a_limit_all_do():
     assert replies(Scripted(a=[farther], b=[far], c=[far]), largest_update=0.0)[0].outcome == "trained"
 
 
-def test_signals_of_a_wrong_form_are_left_out():
-    signals = {
-        "images": 7, "confident": -3, "confidence": math.inf, "classes": [1, 2, 3], "predicted": [1, 1],
-        "confidence_bins": [0] * 9, "lr": "fast", "path": "/home", "own_right": 2.0,
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    "signals",
+    [
+        {"images": 7, "confident": -3}, {"confidence": math.inf}, {"classes": [1, 2, 3]}, {"confidence_bins": [0] * 9},
+        {"lr": "fast"}, {"path": "/home"}, {"own_right": 2.0}, {"predicted": [1, True]}, {"predicted": [0, [1]]}, [], 3,
+    ],
+)  # fmt: skip
+def test_signals_of_a_wrong_form_cost_the_update(signals):
     first = replies(Scripted(a=[reply(signals=signals)], b=[reply()], c=[reply()]))[0]
-    assert first.facts == {"images": 7, "predicted": [1, 1], "own_right": 2.0}
-    assert replies(Scripted(a=[reply(signals=[])], b=[reply()], c=[reply()]))[0].facts == {}
+    assert (first.outcome, first.update, first.facts) == ("rejected", None, {})
+
+
+def test_signals_in_form_are_kept():
+    signals = {"images": 7, "predicted": [1, 1], "confidence": 3, "lr": 0.5, "confidence_bins": [1] * 10}
+    first = replies(Scripted(a=[reply(signals=signals)], b=[reply()], c=[reply()]))[0]
+    assert first.facts == signals
 
 
 def test_a_round_with_too_few_answers_asks_again_those_who_did_not():
@@ -145,7 +161,7 @@ def moments(number=4, channels=3, value=1.0):
         (wire.pack("statistics", {}, {"norm": moments(value=math.nan)}), "not sound"),
         (wire.pack("statistics", {}, {"other": moments()}), "not of the model's layers"),
         (wire.pack("statistics", {}, {"norm": 3}), "not sound"),
-        (wire.pack("statistics", {}, [1]), "cannot be read"),
+        (wire.pack("statistics", {}, [1]), "not of the model's layers"),
         (wire.pack("refused", {"reason": "kept"}), "kept"),
         (b"garbage", "damaged"),
         (None, "no answer within 1 s"),
@@ -170,7 +186,7 @@ def test_the_letter_is_the_same_for_everyone_and_names_the_task():
     post = Scripted(a=[reply()], b=[reply()], c=[reply()])
     seen = {}
     exchange = post.exchange
-    post.exchange = lambda letters, seconds: (seen.update(letters), exchange(letters, seconds))[1]
+    post.exchange = lambda letters, *rest: (seen.update(letters), exchange(letters, *rest))[1]
     replies(post)
     assert len(set(seen.values())) == 1
     facts = wire.facts_of(seen["a"])

@@ -19,6 +19,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from semifl.deploy.flare import streams
 from semifl.deploy.flare.executor import LETTER
 from semifl.deploy.flare.orphans import end_with_parent
 from semifl.deploy.hub import Hub, Sites, play
@@ -107,7 +108,7 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
         fl_ctx.get_engine().register_app_command(TOPIC, self._progress.answer)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        folder = Path(fl_ctx.get_workspace().get_root_dir())
+        folder = Path(fl_ctx.get_workspace().get_root_dir()).parent  # the kit
         results = Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULTS
         results.mkdir(parents=True, exist_ok=True)
         outcome = self._play(folder, abort_signal, fl_ctx)
@@ -165,7 +166,7 @@ class FlarePost:
         self._progress = progress
         progress.members = [client.name for client in fl_ctx.get_engine().get_clients()]
 
-    def exchange(self, letters: Mapping[str, bytes], seconds: float) -> Iterator[Answer]:
+    def exchange(self, letters: Mapping[str, bytes], seconds: float, largest: int) -> Iterator[Answer]:
         answers: queue.Queue[Answer] = queue.Queue()
         began = time.monotonic()
         tasks = {}
@@ -173,6 +174,7 @@ class FlarePost:
             if self._is_gone(site):
                 yield Answer(site, None, "it is not connected", 0.0)
             else:
+                streams.HERE.expect(site, largest)
                 tasks[site] = self._send(site, letter, seconds, answers, began)
         while tasks:
             if self._abort.triggered:

@@ -11,6 +11,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
+from semifl.deploy.flare import streams
 from semifl.deploy.flare.orphans import end_with_parent
 from semifl.deploy.kit import read_kit
 from semifl.deploy.place import read_place
@@ -33,9 +34,10 @@ class SiteExecutor(Executor):  # type: ignore[misc]  # FLARE has no types
         if not isinstance(letter, bytes):
             return make_reply(ReturnCode.BAD_TASK_DATA)
         if self._site is None:
-            self._site = open_site(Path(fl_ctx.get_workspace().get_root_dir()))
+            self._site = open_site(Path(fl_ctx.get_workspace().get_root_dir()).parent)
         reply = Shareable()
         reply[LETTER] = self._site.answer(letter)
+        streams.HERE.letter = self._site.largest_letter
         return reply
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:

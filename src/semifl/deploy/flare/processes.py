@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from semifl.deploy.flare.provision import environment, hub_command, log_file, site_command
+from semifl.deploy.flare.provision import ENGINE, environment, hub_command, log_file, site_command
 from semifl.deploy.kit import Kit
 from semifl.durable import replace_text
 from semifl.errors import RunStopped, UserError
@@ -67,7 +67,7 @@ def _run_once(kit: Kit, say: Callable[[str], None]) -> int:
         process = subprocess.Popen(
             command,
             env=environment(kit),
-            cwd=kit.folder,
+            cwd=kit.engine,
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=console,
@@ -183,10 +183,9 @@ def last_error(kit: Kit) -> str:
 
 
 def _is_of(kit: Kit, process: psutil.Process) -> bool:
-    """Whether a process is of the form that FLARE's own have: python -m nvflare.private.fed.app.… -m KIT …"""
+    """Whether a process is of the form that an engine's have: python -m semifl.deploy.flare.engine … -m FOLDER …"""
     pairs = list(pairwise(process.info["cmdline"] or []))
-    ours = any(first == "-m" and second.startswith("nvflare.private.fed.app.") for first, second in pairs)
-    return ours and ("-m", str(kit.folder)) in pairs
+    return ("-m", ENGINE) in pairs and ("-m", str(kit.engine)) in pairs
 
 
 @contextlib.contextmanager

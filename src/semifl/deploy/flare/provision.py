@@ -11,6 +11,7 @@ import importlib.util
 import io
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ from semifl.errors import UserError
 ORGANISATION = "semifl"
 ROLE = "lead"  # FLARE's name for who may submit jobs
 ROOT_DAYS = 3650
+ENGINE = "semifl.deploy.flare.engine"
 PROGRAMS = {"hub": "server", "site": "client", "operator": "admin"}
 
 # What a job may build, by kind of kit: these classes and nothing else. A prefix such as "semifl.deploy." would do, but
@@ -167,10 +169,24 @@ def settle(kit: Kit) -> None:
         files |= {"authorization.json": AUTHORIZATION, "log_config.json": _logging()}
     if kit.local.exists():
         _refuse_others(kit.local, set(files))
-    for folder in (kit.local, kit.logs, kit.folder / "transfer", *_own_folders(kit)):
+    for folder in (kit.engine, kit.local, kit.logs, kit.engine / "transfer", *_own_folders(kit)):
         folder.mkdir(mode=0o700, exist_ok=True)
+    if kit.kind != "operator":
+        _lend_identity(kit)
     for name, content in files.items():
         sealing.write_private(kit.local / name, json.dumps(content, indent=2).encode())
+
+
+def _lend_identity(kit: Kit) -> None:
+    """The engine looks for its identity in its own folder: links to it, so that no key lies there."""
+    folder = kit.engine / "startup"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    for path in kit.startup.iterdir():
+        if path.suffix == ".json":  # FLARE follows no link to find it
+            sealing.write_private(folder / path.name, path.read_bytes())
+        else:
+            (folder / path.name).symlink_to(f"../../startup/{path.name}")
 
 
 def hub_command(kit: Kit) -> list[str]:
@@ -211,9 +227,9 @@ def _make_kits(authority: Authority, names: Sequence[str], out: Path) -> list[Ma
 
 
 def _command(kit: Kit, program: str, more: list[str]) -> list[str]:
-    module = f"nvflare.private.fed.app.{program}.{program}_train"
     settings = ["secure_train=true", f"org={ORGANISATION}", "config_folder=config", *more]
-    return [sys.executable, "-m", module, "-m", str(kit.folder), "-s", f"fed_{program}.json", "--set", *settings]
+    engine = [sys.executable, "-m", ENGINE, f"{program}_train", "-m", str(kit.engine)]
+    return [*engine, "-s", f"fed_{program}.json", "--set", *settings]
 
 
 def _check_startup(kit: Kit) -> None:
@@ -349,7 +365,7 @@ def _resources(kit: Kit) -> dict[str, Any]:
 def _hub_parts(storage: Path) -> dict[str, Any]:
     """One job at a time; jobs and snapshots inside the kit, where FLARE would take the system's temporary folder."""
     files = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
-    launcher = "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher"
+    launcher = "semifl.deploy.flare.launcher.HubJobLauncher"
     snapshots = {"path": files, "args": {"root_dir": str(storage / "snapshots"), "uri_root": "/"}}
     return {
         "servers": [{"admin_storage": "transfer", "max_num_clients": 1000, "heart_beat_timeout": 30}],
@@ -389,7 +405,7 @@ def _site_parts() -> dict[str, Any]:
             {"id": "resource_consumer", "path": consumer, "args": {}},
             {
                 "id": "process_launcher",
-                "path": "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
+                "path": "semifl.deploy.flare.launcher.SiteJobLauncher",
                 "args": {},
             },
         ],

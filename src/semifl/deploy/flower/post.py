@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from flwr.app import Message, MessageType
 
+from semifl.deploy.answers import short
 from semifl.deploy.flower.parcel import unwrap, wrap
-from semifl.deploy.remote import Answer, short
+from semifl.deploy.remote import Answer
 from semifl.errors import UserError
 
 T = TypeVar("T")
@@ -36,8 +37,11 @@ class FlowerPost:
     def __init__(self, grid: Any) -> None:
         self._grid = grid
 
-    def exchange(self, letters: Mapping[str, bytes], seconds: float) -> Iterator[Answer]:
-        """Each site's answer as it comes; silence until the time is up, or a lost node, is an answer without data."""
+    def exchange(self, letters: Mapping[str, bytes], seconds: float, largest: int) -> Iterator[Answer]:
+        """Each site's answer as it comes; silence until the time is up, or a lost node, is an answer without data.
+
+        Flower gathers an answer of any size before anybody can look at it (`docs/flower.md`).
+        """
         began = time.monotonic()
         sent = _aside(lambda: self._send(letters, seconds), seconds)
         waiting = sent or {}

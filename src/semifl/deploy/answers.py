@@ -1,0 +1,136 @@
+"""What the hub reads in a site's answer: every word of it has a form, and an answer that has another form is none.
+
+The other side, what a site writes, is `leaving.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from semifl.deploy import wire
+from semifl.errors import UserError
+from semifl.learning.batchnorm import BatchNormStats, Moments
+
+LARGEST = 2**53  # above it a number of anything is a lie
+LONGEST_WORD = 200  # characters of anything that a site says in words
+MOST_TERMS = 64  # named loss terms: many times what any objective has
+
+Count = Annotated[int, Field(ge=0, lt=LARGEST)]
+Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST, allow_inf_nan=False)]
+Sum = Annotated[float, Field(ge=0, lt=LARGEST, allow_inf_nan=False)]
+Word = Annotated[str, Field(max_length=100)]
+
+
+class Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+T = TypeVar("T", bound=Form)
+
+
+class Hello(Form):
+    semifl: Word
+    torch: Word
+    pictures: Count = 0
+
+
+class Spent(Form):
+    epsilon: Sum
+    delta: Annotated[float, Field(gt=0, lt=1)]
+
+
+class Signals(Form):
+    """What a client counts (`federation/sites.py`), as far as the site's policy lets it out."""
+
+    images: Count | None = None
+    confident: Count | None = None
+    confidence: Sum | None = None
+    confidence_bins: Annotated[list[Count], Field(min_length=10, max_length=10)] | None = None
+    classes: list[Count] | None = None
+    predicted: list[Count] | None = None
+    lr: Sum | None = None
+    own_right: Count | None = None
+    own_total: Count | None = None
+
+
+class Reply(Form):
+    outcome: Literal["trained", "abstained"]
+    signals: Signals
+    spent: Spent | None = None
+    examples: Count | None = None
+    facts: Annotated[dict[Word, Number], Field(max_length=MOST_TERMS)] = {}
+
+
+def read_hello(data: bytes, largest: int) -> Hello:
+    letter = _open(data, largest, "hello", {})
+    return _in_form(Hello, letter.facts)
+
+
+def read_reply(data: bytes, largest: int, classes: int) -> tuple[Reply, dict[str, torch.Tensor]]:
+    """The words of a reply, and the weights of one that has trained."""
+    letter = _open(data, largest, "reply", {})
+    reply = _in_form(Reply, letter.facts)
+    for counts in (reply.signals.classes, reply.signals.predicted):
+        if counts is not None and len(counts) != classes:
+            raise UserError(f"its answer counts {len(counts)} classes, and the run has {classes}")
+    if reply.outcome == "abstained":
+        return reply, {}
+    if reply.examples is None or not _is_weights(letter.body):
+        raise UserError("its answer has no proper weights or number of examples")
+    return reply, letter.body
+
+
+def read_statistics(data: bytes, largest: int, layers: dict[str, int]) -> BatchNormStats:
+    """Of every BatchNorm layer, or of none where a site has too few pictures for a variance."""
+    stats = _open(data, largest, "statistics", {"Moments": Moments}).body
+    if not isinstance(stats, dict) or (stats and stats.keys() != layers.keys()):
+        raise UserError("its statistics are not of the model's layers")
+    for name, moments in stats.items():
+        if not _is_moments(moments, layers[name]):
+            raise UserError(f"its statistics of layer {name!r} are not sound")
+    return stats
+
+
+class Declined(UserError):
+    """The site answers that it will not, or could not; the sentence is its own."""
+
+
+def short(said: Any) -> str:
+    words = "".join(sign if sign.isprintable() else " " for sign in str(said))
+    return words[:LONGEST_WORD]
+
+
+def _open(data: bytes, largest: int, kind: str, named: dict[str, type]) -> wire.Letter:
+    if len(data) > largest:
+        raise UserError(f"its answer has {len(data)} bytes, and at most {largest} were asked for")
+    letter = wire.unpack(data, named)
+    if letter.kind in ("failed", "refused"):
+        raise Declined(short(letter.facts.get("reason", "it does not say why")))
+    if letter.kind != kind:
+        raise UserError(f"its answer is no {kind}")
+    return letter
+
+
+def _in_form(form: type[T], facts: dict[str, Any]) -> T:
+    try:
+        return form.model_validate(facts)
+    except (ValidationError, RecursionError) as error:
+        where = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else ""
+        raise UserError(f"its answer is not in form at {short(where)!r}") from error
+
+
+def _is_weights(payload: Any) -> bool:
+    return isinstance(payload, dict) and all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in payload.items()
+    )
+
+
+def _is_moments(moments: Any, channels: int) -> bool:
+    if not isinstance(moments, Moments) or type(moments.number) is not int or not 0 < moments.number < LARGEST:
+        return False
+    mean, var = moments.mean, moments.var
+    sound = all(isinstance(each, torch.Tensor) and each.shape == (channels,) for each in (mean, var))
+    return sound and bool(mean.isfinite().all() and var.isfinite().all() and (var >= 0).all())

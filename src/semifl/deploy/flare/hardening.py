@@ -1,0 +1,226 @@
+"""FLARE with a gate before it: what every one of our engine's processes changes in FLARE before it starts.
+
+Each change replaces a place where FLARE believes a message, or lets one peer's message end or exhaust a process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from nvflare.fuel.f3 import communicator
+from nvflare.fuel.f3.cellnet import cell as streaming_cell
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessagePropKey, MessageType
+from nvflare.fuel.f3.comm_config import CommConfigurator
+from nvflare.fuel.f3.drivers import aio_http_driver, socket_conn
+from nvflare.fuel.f3.drivers.driver_params import DriverParams
+from nvflare.fuel.f3.sfm.conn_manager import ConnManager
+from nvflare.fuel.f3.streaming.byte_receiver import RxTask
+from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
+from nvflare.fuel.hci.server.reg import ServerCommandRegister
+from nvflare.fuel.utils.fobs import FOBSContextKey, fobs
+from nvflare.private.admin_defs import error_reply
+from nvflare.private.defs import JobFailureMsgKey, RequestHeader, new_cell_message
+from nvflare.private.fed.client.admin import FedAdminAgent
+from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+from nvflare.private.fed.server.fed_server import FederatedServer
+
+from semifl.deploy.flare import gate, streams
+from semifl.deploy.flare.gate import ANSWER, DATA, STREAM, Gate, Message
+from semifl.deploy.flare.local_socket import SCHEME, LocalSocketDriver
+
+log = logging.getLogger(__name__)
+
+LARGEST_FRAME = 4 << 20  # bytes that arrive at once; FLARE cuts what is longer into pieces of one megabyte
+WINDOW = 16 << 20  # bytes that a sender may be ahead of its receipts
+BACKLOG = 4 * WINDOW  # bytes of a peer that wait to be looked at: more means that it does not heed receipts
+QUIET = 60.0  # seconds in which the same refusal is logged once
+READABLE = frozenset(  # what a message may be made of, besides numbers, words, lists and dicts
+    [
+        "nvflare.apis.shareable.Shareable",
+        "nvflare.apis.fl_context.FLContext",
+        "nvflare.apis.client.Client",
+        "nvflare.private.admin_defs.Message",
+        "nvflare.private.admin_defs.MsgHeader",
+        "nvflare.apis.signal.Signal",
+        "nvflare.apis.job_def.JobMetaKey",
+    ]
+)
+
+
+def harden(sites: tuple[str, ...]) -> None:
+    """Once in a process, before FLARE opens its first connection."""
+    CommConfigurator._configuration = {
+        "allow_adhoc_conns": False,
+        "internal": {"scheme": SCHEME, "resources": {}},
+        "streaming_window_size": WINDOW,
+        "streaming_max_out_seq_chunks": BACKLOG >> 20,
+    }
+    CommConfigurator._config_loaded = True  # from here, so that no file in a kit can say otherwise
+    communicator.driver_mgr.register(LocalSocketDriver)
+    aio_http_driver.MAX_FRAME_SIZE = socket_conn.MAX_FRAME_SIZE = LARGEST_FRAME
+    streams.HERE.is_open = _is_gathered
+    _put_gate_before_cells(frozenset(sites))
+    _bound_backlog()
+    _read_plain_types_only()
+    _survive_bad_messages()
+    _reduce_commands()
+
+
+def _put_gate_before_cells(sites: frozenset[str]) -> None:
+    obeys = CoreCell.process_message
+    told: dict[tuple[str, str], float] = {}
+
+    def process_message(self: CoreCell, endpoint: Any, connection: Any, app_id: int, message: Any) -> None:
+        try:
+            seen = _read(endpoint, connection, message)
+            reason = Gate(self.get_fqcn(), sites).refusal(seen) or _too_much(self, seen, message)
+        except Exception as error:
+            seen, reason = None, f"it cannot be read ({type(error).__name__})"
+        if not reason:
+            obeys(self, endpoint, connection, app_id, message)
+            return
+        sender = str(getattr(endpoint, "name", "?"))[:100]
+        if time.monotonic() - told.get((sender, reason), -QUIET) >= QUIET:
+            told[sender, reason] = time.monotonic()
+            what = f"{seen.word} {seen.stream}" if seen else "a message"
+            log.warning("refused from %s: %.200s: %.200s", sender, what, reason)
+
+    CoreCell.process_message = process_message
+
+
+def _read(endpoint: Any, connection: Any, message: Any) -> Message:
+    headers = message.headers
+    properties = (connection.get_conn_properties() if connection else None) or {}
+    scheme = connection.connector.params.get(DriverParams.SCHEME.value) if connection else ""
+    piece = headers.get(MessageHeaderKey.CHANNEL) == STREAM
+    words = [
+        endpoint.name,
+        properties.get(DriverParams.PEER_CN.value) or "",
+        headers[MessageHeaderKey.MSG_TYPE],
+        headers.get(MessageHeaderKey.CHANNEL) or "",
+        headers.get(MessageHeaderKey.TOPIC) or "",
+        f"{headers.get(StreamHeaderKey.CHANNEL)}/{headers.get(StreamHeaderKey.TOPIC)}" if piece else "",
+        headers[MessageHeaderKey.ORIGIN],
+        headers[MessageHeaderKey.DESTINATION],
+    ]
+    if not all(isinstance(word, str) for word in words):
+        raise TypeError("a header is no word")
+    return Message(words[0], scheme == SCHEME, *words[1:])
+
+
+def _too_much(cell: CoreCell, seen: Message, message: Any) -> str:
+    """Whether a message for this cell answers nothing that was asked, or is larger than was asked for."""
+    if seen.destination != cell.get_fqcn() or seen.peer == cell.get_fqcn():
+        return ""
+    if seen.kind != MessageType.REQ:
+        asked = message.headers.get(MessageHeaderKey.REQ_ID)
+        asked = asked if isinstance(asked, list) else [asked]
+        return "" if all(isinstance(each, str) and each in cell.waiters for each in asked) else "nobody asked"
+    if (seen.channel, seen.topic) != (STREAM, DATA):
+        return ""
+    number = message.headers.get(StreamHeaderKey.STREAM_ID)
+    declared = message.headers.get(StreamHeaderKey.SIZE, 0)
+    if type(number) is not int or type(declared) is not int:
+        return "it has no number or size"
+    if seen.stream.startswith(f"{ANSWER}/") and not _is_gathered(seen.origin, number):
+        asked = message.headers.get(StreamHeaderKey.STREAM_REQ_ID)
+        if asked not in cell.get_fobs_context()[FOBSContextKey.CELL].requests_dict:
+            return "nobody asked"
+    size = len(message.payload) if message.payload else 0
+    return streams.HERE.refusal(seen.origin, number, seen.stream, declared, size)
+
+
+def _is_gathered(origin: str, number: int) -> bool:
+    task = RxTask.rx_task_map.get((origin, number))
+    return task is not None and not task.completed and not task.failed
+
+
+def _bound_backlog() -> None:
+    """A peer that sends faster than this process reads is cut off; this machine's own jobs are made to wait."""
+    receives, looks = ConnManager.process_frame, ConnManager.process_frame_task
+    waiting: dict[int, int] = {}
+    room = threading.Condition()
+
+    def process_frame(self: ConnManager, sfm_conn: Any, frame: Any) -> None:
+        own = sfm_conn.conn.connector.params.get(DriverParams.SCHEME.value) == SCHEME
+        with room:
+            while own and waiting.get(id(sfm_conn), 0) > BACKLOG and not self.stopped:
+                room.wait(0.1)
+            if waiting.get(id(sfm_conn), 0) > BACKLOG:
+                log.warning("%s sends more than can be read: disconnected", sfm_conn.get_name())
+                sfm_conn.conn.close()
+                return
+            waiting[id(sfm_conn)] = waiting.get(id(sfm_conn), 0) + len(frame)
+        receives(self, sfm_conn, frame)
+
+    def process_frame_task(self: ConnManager, sfm_conn: Any, frame: Any) -> None:
+        try:
+            looks(self, sfm_conn, frame)
+        finally:
+            with room:
+                waiting[id(sfm_conn)] = waiting.get(id(sfm_conn), 0) - len(frame)
+                if waiting[id(sfm_conn)] <= 0:
+                    del waiting[id(sfm_conn)]
+                room.notify_all()
+
+    ConnManager.process_frame, ConnManager.process_frame_task = process_frame, process_frame_task
+
+
+def _read_plain_types_only() -> None:
+    """FLARE's own types can stand for data that the reader would then fetch from wherever the message says."""
+    unpack = fobs.Packer.unpack
+
+    def plain(self: Any, given: Any) -> Any:
+        if type(given) is dict and fobs.FOBS_TYPE in given and given[fobs.FOBS_TYPE] not in READABLE:
+            raise ValueError(f"no message holds a {str(given[fobs.FOBS_TYPE])[:100]}")
+        return unpack(self, given)
+
+    fobs.Packer.unpack = plain
+
+
+def _survive_bad_messages() -> None:
+    """FLARE ends a whole job for one site's unreadable message, or for one site's word that its part has failed."""
+    streaming_cell._is_server_job_cell = lambda info: False
+    reported = FederatedServer.process_job_failure
+
+    def process_job_failure(self: FederatedServer, request: Any) -> Any:
+        if isinstance(request.payload, dict):
+            request.payload = {**request.payload, JobFailureMsgKey.CODE: 0}
+        return reported(self, request)
+
+    FederatedServer.process_job_failure = process_job_failure
+
+
+def _reduce_commands() -> None:
+    """At the hub the commands of operators, at a site the orders of the hub: those that semifl needs, and no others."""
+    processes, dispatches = ServerCommandRegister.process_command, FedAdminAgent._dispatch_request
+
+    def process_command(self: ServerCommandRegister, conn: Any, command: Any) -> Any:
+        words = command.split() if isinstance(command, str) else []
+        name = words[0].rpartition(".")[2] if words else ""  # it may be written with the name of its group
+        if name in gate.COMMANDS:
+            return processes(self, conn, command)
+        log.warning("refused command of an operator: %.100s", name)
+        return conn.append_error("not authorized: semifl does not use this command")
+
+    def dispatch_request(self: FedAdminAgent, request: Any) -> Any:
+        order = request.payload
+        topic, job = getattr(order, "topic", None), order.get_header(RequestHeader.JOB_ID)
+        peer = request.get_prop(MessagePropKey.ENDPOINT).name
+        proper = topic in gate.ORDERS if peer == "server" else topic == gate.NOTICE
+        if proper and (job is None or (isinstance(job, str) and gate.JOB.fullmatch(job))):
+            return dispatches(self, request)
+        log.warning("refused from %s: order %.100s", peer, topic)
+        return new_cell_message({}, error_reply("not authorized: semifl does not use this command"))
+
+    ServerCommandRegister.process_command = process_command
+    FedAdminAgent._dispatch_request = dispatch_request
+    ClientRequestProcessors.request_processors = [
+        each
+        for each in ClientRequestProcessors.request_processors
+        if set(each.get_topics()) <= gate.ORDERS | {gate.NOTICE}
+    ]
