@@ -21,7 +21,7 @@ from semifl.federation.workers import threads
 from semifl.federation.world import Client, Federation, Round, Server, Update
 from semifl.learning.network import Network
 from semifl.learning.training import SGD, Fit
-from semifl.learning.weights import Snapshot, Weights, average, shapes
+from semifl.learning.weights import Snapshot, Weights, average, changed, moved, shapes
 
 SIZE, CLIENTS, PER_CLIENT, BATCH, CORES = 32, 10, 100, 10, 2
 LR, MOMENTUM = 0.03, 0.9
@@ -48,11 +48,11 @@ class PlainFedAvg:
 
     def round(self, t: Round, state: Weights, server: Server, clients: Federation) -> Weights:
         replies = clients.each(clients.everyone(), self.client_update, Snapshot(state, {}), t, shapes(state))
-        return average((reply.update.payload, 1.0) for reply in replies if reply.update) or state
+        return moved(state, average((reply.update.change, 1.0) for reply in replies if reply.update)) or state
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
         fitted = client.fit(Fit(model.weights, batches(client), loss, SGD(LR, MOMENTUM, False, 0.0), client.seed))
-        return Update(fitted.weights, len(client.images), {}, {})
+        return Update(changed(fitted.weights, model.weights), len(client.images), {}, {})
 
 
 def batches(client: Client) -> Iterator[Labeled]:

@@ -11,7 +11,7 @@ import torch
 
 from semifl.federation.world import Client, Round, Update
 from semifl.learning.targets import PseudoLabels
-from semifl.learning.weights import Snapshot, Weights
+from semifl.learning.weights import Snapshot, Weights, scale, zeros_like
 from semifl.methods.semifl import SemiFL
 from semifl.randomness import Seed
 
@@ -46,8 +46,8 @@ class PoisonedSemiFL(SemiFL):
             return super().client_update(Mislabeling(client), model, t)
         honest = super().client_update(client, model, t)
         # An abstaining client would do no harm, so a poisoned one never abstains.
-        honest = honest or Update(model.weights, len(client.images), {}, {})
-        return honest._replace(payload=self.spoil(honest.payload, model.weights, client.seed))
+        honest = honest or Update(zeros_like(model.weights), len(client.images), {}, {})
+        return honest._replace(change=self.spoil(honest.change, model.weights, client.seed))
 
     def is_poisoned(self, seed: Seed) -> bool:
         """Drawn from the run's seed and the client's number, which ends the address of its streams.
@@ -57,10 +57,10 @@ class PoisonedSemiFL(SemiFL):
         shift = float(torch.rand((), generator=Seed(seed.value).at("poison")))
         return (shift + int(seed.path[-1]) * GOLDEN) % 1 < self.poisoned
 
-    def spoil(self, trained: Weights, sent: Weights, seed: Seed) -> Weights:
+    def spoil(self, change: Weights, sent: Weights, seed: Seed) -> Weights:
         if self.poison == "nan":
-            return {name: torch.full_like(tensor, math.nan) for name, tensor in trained.items()}
+            return {name: torch.full_like(tensor, math.nan) for name, tensor in change.items()}
         if self.poison == "sign":
-            return {name: sent[name] - SIGN_STRENGTH * (tensor - sent[name]) for name, tensor in trained.items()}
+            return scale(change, -SIGN_STRENGTH)
         rng = seed.at("poison")
-        return {name: torch.randn(tensor.shape, generator=rng) for name, tensor in trained.items()}
+        return {name: torch.randn(tensor.shape, generator=rng) - tensor for name, tensor in sent.items()}

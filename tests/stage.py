@@ -43,6 +43,12 @@ class Stage:
         self.clients = WatchedClients(Here(self.place), len(world.division.clients), self.tally)
         self.first = self.place.network.weights()
 
+    def trained(self):
+        """The models of the clients that trained: what each was sent, and its change."""
+        ((sent, _),) = self.clients.sent
+        changes = [reply.update.change for reply in self.clients.replies if reply.update]
+        return [{name: sent.weights[name] + tensor for name, tensor in change.items()} for change in changes]
+
     def round(self, index, state, progress=0.0):
         self.clients.sent, self.clients.replies, self.server.fits = [], [], []
         self.tally.reset()

@@ -61,7 +61,7 @@ class Reply(Form):
     signals: Signals
     spent: Spent | None = None
     examples: Count | None = None
-    facts: Annotated[dict[Word, Number], Field(max_length=MOST_TERMS)] = {}
+    terms: Annotated[dict[Word, Number], Field(max_length=MOST_TERMS)] = {}
 
 
 def read_hello(data: bytes, largest: int) -> Hello:
@@ -70,7 +70,7 @@ def read_hello(data: bytes, largest: int) -> Hello:
 
 
 def read_reply(data: bytes, largest: int, classes: int) -> tuple[Reply, dict[str, torch.Tensor]]:
-    """The words of a reply, and the weights of one that has trained."""
+    """The words of a reply, and the change of one that has trained."""
     letter = _open(data, largest, "reply", {})
     reply = _in_form(Reply, letter.facts)
     for counts in (reply.signals.classes, reply.signals.predicted):

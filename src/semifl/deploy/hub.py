@@ -22,7 +22,7 @@ from semifl.experiments.records import Record, RunDirectory
 from semifl.experiments.stage import Observer
 from semifl.experiments.toml import Table
 from semifl.federation.tally import Tally
-from semifl.federation.world import Federation
+from semifl.federation.world import Federation, Method
 from semifl.learning import batchnorm
 
 PICTURES = "semifl.deploy.pictures:HubPictures"
@@ -50,6 +50,7 @@ class Sites:
     settings: Settings
     directory: RunDirectory
     layers: dict[str, int]  # BatchNorm's, and how many channels each has
+    method: Method
     refused: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -59,7 +60,9 @@ class Sites:
         return [self.counts.get(site, 0) for site in self.order["sites"]]
 
     def federation(self, tally: Tally) -> Federation:
-        return RemoteFederation(self.post, self.order, self.settings, tally, self.refused, self.tell, self.layers)
+        return RemoteFederation(
+            self.post, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method
+        )
 
     def greet(self) -> None:
         """Ask everyone whether they follow the order; one that does not is named and left out until the next job."""
@@ -153,7 +156,7 @@ def play(
     if finished := directory.result():
         return finished
     layers = {name: layer.num_features for name, layer in batchnorm.layers(world.model_factory()()).items()}
-    sites = Sites(post, order, settings, directory, layers)
+    sites = Sites(post, order, settings, directory, layers, world.config.method.thing)
     watch(sites)
     sites.greet()
     if len(sites.refused) > len(hub.sites) - settings.min_updates:

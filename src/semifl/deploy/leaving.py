@@ -1,6 +1,7 @@
 """Everything that leaves a site is written here, and nowhere else: one function for each kind of answer.
 
-Weights, the number of pictures they rest on, and of what a client counts only the words that the site's policy shares.
+The change of the weights, the number of pictures it rests on, and of what a client counts only the words that the
+site's policy shares, in steps so coarse that no figure is about a single picture.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ SIGNALS = {
     "class_histogram": ("classes", "predicted"),
     "accuracy": ("own_right", "own_total"),
 }
-FACTS = ("loss", "fix", "mix", "agreement")  # of an Update, for `training`: means over all its examples
+COUNTS = ("images", "confident", "confidence", "confidence_bins", "classes", "predicted", "own_right", "own_total")
 
 
 def hello(policy: Policy, pictures: int) -> bytes:
     facts: dict[str, Any] = {"semifl": __version__, "torch": torch.__version__.partition("+")[0]}
     if policy.share.counts and not policy.privacy.noise:
-        facts["pictures"] = pictures
+        facts["pictures"] = _rounded(pictures, policy)
     return wire.pack("hello", facts)
 
 
@@ -43,10 +44,10 @@ def reply(reply: Reply, policy: Policy, spent: Spent | None, precision: Precisio
         facts["spent"] = spent._asdict()
     if update is None:
         return wire.pack("reply", facts)
-    facts["examples"] = 1 if noisy else update.examples
+    facts["examples"] = 1 if noisy else max(1, _rounded(update.examples, policy))
     if policy.share.training and not noisy:
-        facts["facts"] = {name: float(update.facts[name]) for name in FACTS if name in update.facts}
-    return wire.pack("reply", facts, update.payload, precision)
+        facts["terms"] = {name: float(value) for name, value in update.terms.items()}
+    return wire.pack("reply", facts, update.change, precision)
 
 
 def statistics(stats: BatchNormStats) -> bytes:
@@ -66,4 +67,16 @@ def _signals(reply: Reply, policy: Policy) -> dict[str, Any]:
     if reply.facts.get("images", 0) < policy.limits.minimum_examples:
         return {}
     allowed = {name for word, names in SIGNALS.items() if getattr(policy.share, word) for name in names}
-    return {name: value for name, value in reply.facts.items() if name in allowed}
+    return {
+        name: _rounded(value, policy) if name in COUNTS else value
+        for name, value in reply.facts.items()
+        if name in allowed
+    }
+
+
+def _rounded(count: Any, policy: Policy) -> Any:
+    """The nearest multiple of the smallest count, for a number of pictures, a sum over them, or a list of either."""
+    if isinstance(count, list):
+        return [_rounded(each, policy) for each in count]
+    unit = policy.limits.smallest_count
+    return count if unit == 1 else unit * int(count / unit + 0.5)

@@ -63,7 +63,8 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
         raise UserError("the hub's letter has no order")
     if order.get("semifl") != __version__ or order.get("format") != wire.FORMAT:
         raise UserError(
-            f"the hub runs semifl {order.get('semifl')} and {name} runs {__version__}: install the same version"
+            f"the hub runs semifl {order.get('semifl')} (letters of format {order.get('format')}) and {name} runs "
+            f"{__version__} ({wire.FORMAT}): install the same version"
         )
     refuse_unknown(order, KEYS, "order")
     run, sites = order.get("run"), order.get("sites")
@@ -89,6 +90,18 @@ def refuse_needs(config: Config) -> None:
     needs = {"client_labels": "the clients' labels", "pooled_images": "the clients' pictures in one place"}
     for need in sorted(config.method.thing.needs):
         raise UserError(f"method {config.method.name!r} needs {needs.get(need, need)}, which no real site gives away")
+
+
+def refuse_work(method: Method, pictures: int, policy: Policy) -> None:
+    """Whatever a method calls its settings, it says what they ask of a client with so many pictures."""
+    work, limits = method.client_work(pictures), policy.limits
+    asked = (("epochs", work.passes, limits.most_epochs), ("steps", work.steps, limits.most_steps))
+    for what, much, most in asked:
+        if much > most:
+            raise UserError(
+                f"the order asks for {much:.4g} {what} in a round, and this site's policy allows {most} "
+                f"(limits.most_{what})"
+            )
 
 
 def _facts(given: Any, policy: Policy) -> Facts:
@@ -129,12 +142,6 @@ def _config(given: Any, policy: Policy) -> Config:
                 raise UserError(f"the order's {part}.{key} = {value} is larger than any {part} needs")
     config = decode(given)
     refuse_needs(config)
-    epochs = getattr(config.method.thing, "client_epochs", 1)
-    if epochs > policy.limits.most_epochs:
-        raise UserError(
-            f"the order asks for {epochs} epochs in a round, and this site's policy allows "
-            f"{policy.limits.most_epochs} (limits.most_epochs)"
-        )
     if getattr(config.method.thing, "statistics", "server") != "server" and not policy.shares_statistics:
         raise UserError(
             "the order asks for BatchNorm statistics, and this site's policy keeps them "

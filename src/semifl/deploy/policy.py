@@ -25,9 +25,11 @@ accuracy = false         # how many of this site's own labels (--labels) there a
 
 [limits]
 minimum_examples = 5     # with fewer sure pictures the site abstains; figures about fewer pictures stay here
+smallest_count = 5       # numbers of pictures leave as the nearest multiple of this; 1 leaves them as they are
 largest_picture = 256    # side in pixels that the hub may ask for
 most_parameters = 100000000  # of a model that the hub may send
 most_epochs = 100        # over the pictures in a round
+most_steps = 100000      # of training in a round
 most_minutes = 720.0     # that one letter of the hub may keep this machine busy
 
 [privacy]
@@ -51,9 +53,11 @@ class Share:
 @dataclass(frozen=True)
 class Limits:
     minimum_examples: int = 5
+    smallest_count: int = 5
     largest_picture: int = 256
     most_parameters: int = 100_000_000
     most_epochs: int = 100
+    most_steps: int = 100_000
     most_minutes: float = 720.0
 
     def __post_init__(self) -> None:

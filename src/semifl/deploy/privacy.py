@@ -19,7 +19,7 @@ from torch import Tensor
 from semifl.deploy.policy import Privacy
 from semifl.durable import replace_text
 from semifl.errors import UserError
-from semifl.learning.weights import Weights, distance, zeros_like
+from semifl.learning.weights import Weights, norm
 
 
 class Spent(NamedTuple):
@@ -27,25 +27,20 @@ class Spent(NamedTuple):
     delta: float
 
 
-def protect(payload: Weights, sent: Weights | None, privacy: Privacy) -> Weights:
-    """The payload with its difference from what was sent clipped to the norm `clip`, and noise of noise · clip added.
-
-    Without `sent` the payload is itself the difference.
-    """
-    for name, tensor in payload.items():
+def protect(change: Weights, privacy: Privacy) -> Weights:
+    """The change clipped to the norm `clip`, with noise of noise · clip added."""
+    for name, tensor in change.items():
         if not tensor.is_floating_point():
             raise UserError(f"{name!r} of the update is not made of real numbers, so no noise can protect it")
-    origin = {name: sent[name].double() if sent else torch.zeros((), dtype=torch.float64) for name in payload}
-    change = {name: tensor.double() - origin[name] for name, tensor in payload.items()}
-    norm = math.sqrt(sum(float(tensor.square().sum()) for tensor in change.values()))
+    length = norm(change)
     # A change that is not finite has no direction that could be kept: none of it leaves.
-    share = 0.0 if not math.isfinite(norm) else min(1.0, privacy.clip / norm) if norm else 1.0
+    share = 0.0 if not math.isfinite(length) else min(1.0, privacy.clip / length) if length else 1.0
     protected = {}
     for name, tensor in change.items():
-        shared = origin[name] + (share * tensor if share else torch.zeros_like(tensor))
+        shared = share * tensor.double() if share else torch.zeros_like(tensor, dtype=torch.float64)
         if privacy.noise:
             shared = shared + privacy.noise * privacy.clip * secret_normal(tensor.shape)
-        protected[name] = shared.to(payload[name].dtype)
+        protected[name] = shared.to(tensor.dtype)
     return protected
 
 
@@ -54,7 +49,7 @@ def would_drown(sent: Weights, privacy: Privacy, largest_update: Any) -> bool:
     if not isinstance(largest_update, (int, float)) or not largest_update:
         return False
     length = privacy.noise * privacy.clip * math.sqrt(sum(tensor.numel() for tensor in sent.values()))
-    return length >= largest_update * distance(sent, zeros_like(sent))
+    return length >= largest_update * norm(sent)
 
 
 def secret_normal(shape: torch.Size) -> Tensor:

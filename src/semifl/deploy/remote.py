@@ -15,9 +15,9 @@ from semifl.errors import RunStopped, UserError
 from semifl.experiments.toml import Table
 from semifl.federation.local import draw, inspected
 from semifl.federation.tally import Tally
-from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task, Update
+from semifl.federation.world import ClientId, Cohort, Message, Method, Reply, Round, Task, Update
 from semifl.learning.batchnorm import BatchNormStats
-from semifl.learning.weights import Shapes, Snapshot, Weights, distance, zeros_like
+from semifl.learning.weights import Shapes, Weights, norm
 
 NO_ANSWER = ("failed", "late")  # outcomes after which a site may be asked again
 
@@ -76,6 +76,7 @@ class RemoteFederation:
         refused: Mapping[str, str],
         tell: Callable[[Told], None],
         layers: Mapping[str, int],
+        method: Method,
     ) -> None:
         self._post = post
         self._order = order
@@ -86,6 +87,7 @@ class RemoteFederation:
         self._refused = refused
         self._tell = tell
         self._layers = layers  # BatchNorm's, and how many channels each has
+        self._method = method
 
     def __len__(self) -> int:
         return len(self._sites)
@@ -112,10 +114,9 @@ class RemoteFederation:
         def read(answer: Answer) -> Heard:
             client = self._sites.index(answer.site)
             heard = self._read(client, answer, largest)
+            sent = self._method.sent_weights((message, own(client)) if own else message)
             reply = inspected(heard.reply, shapes[client])
-            return heard._replace(
-                reply=_moderate(reply, (message, own(client) if own else None), self._settings.largest_update)
-            )
+            return heard._replace(reply=_moderate(reply, sent, self._settings.largest_update))
 
         arriving = self._asked(letters, read, t, largest)
         for reply in self._in_order(cohort, arriving):
@@ -216,7 +217,7 @@ class RemoteFederation:
         if answer.data is None:
             return Heard(Reply(client, None, "late", answer.reason, {}))
         try:
-            said, payload = answers.read_reply(answer.data, largest, self._classes)
+            said, change = answers.read_reply(answer.data, largest, self._classes)
         except answers.Declined as error:
             return Heard(Reply(client, None, "failed", str(error), {}))
         except UserError as error:
@@ -225,7 +226,7 @@ class RemoteFederation:
         if said.outcome == "abstained":
             return Heard(Reply(client, None, "abstained", "", signals), said.spent)
         size = wire.tensor_bytes(answer.data)
-        update = Update(payload, said.examples or 0, dict(said.facts), {}, size)
+        update = Update(change, said.examples or 0, dict(said.terms), {}, size)
         return Heard(Reply(client, update, "trained", "", signals), said.spent)
 
 
@@ -233,27 +234,12 @@ def _bytes(shapes: Shapes) -> list[int]:
     return [math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values()]
 
 
-def _moderate(reply: Reply, message: Any, limit: float) -> Reply:
+def _moderate(reply: Reply, sent: Weights, limit: float) -> Reply:
     """Turn away an update that would carry the model away, however well-formed it is."""
     if reply.update is None or not limit:
         return reply
-    payload, sent = reply.update.payload, message[0]
-    origin = (
-        sent.weights if isinstance(sent, Snapshot) and payload.keys() <= sent.weights.keys() else zeros_like(payload)
-    )
-    moved = distance(payload, {name: origin[name] for name in payload})
-    size = _size(message)
-    if moved <= limit * size:
+    length, size = norm(reply.update.change), norm(sent) or 1.0
+    if length <= limit * size:
         return reply
-    reason = f"its update is {moved / size:.0f} times as long as the model, and deploy.largest_update is {limit:g}"
+    reason = f"its update is {length / size:.0f} times as long as the model, and deploy.largest_update is {limit:g}"
     return reply._replace(update=None, outcome="rejected", reason=reason)
-
-
-def _size(message: Any) -> float:
-    """The norm of the weights in a message, or 1 if they are all zero."""
-    if isinstance(message, torch.Tensor):
-        return float(torch.linalg.vector_norm(message.double())) if message.is_floating_point() else 0.0
-    if isinstance(message, Snapshot):
-        return _size(message.weights)
-    parts = message.values() if isinstance(message, dict) else message if isinstance(message, tuple) else ()
-    return math.sqrt(sum(_size(part) ** 2 for part in parts)) or 1.0

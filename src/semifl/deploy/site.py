@@ -21,7 +21,7 @@ import torch
 from semifl.data.dataset import UNKNOWN
 from semifl.data.partition import Holdings
 from semifl.deploy import leaving, wire
-from semifl.deploy.order import Accepted, accept
+from semifl.deploy.order import Accepted, accept, refuse_work
 from semifl.deploy.pictures import SitePictures, read_site
 from semifl.deploy.policy import Policy
 from semifl.deploy.privacy import Ledger, Spent, protect, would_drown
@@ -32,10 +32,9 @@ from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, grade_block
 from semifl.federation.workers import Here, JobFailed, Pool, Workers
 from semifl.federation.world import Method, Reply, Round, Update
-from semifl.learning import local_norm
 from semifl.learning.batchnorm import Moments
 from semifl.learning.evaluation import blocks
-from semifl.learning.weights import Snapshot, Weights
+from semifl.learning.weights import Snapshot, Weights, zeros_like
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +93,7 @@ class Site:
             self._pictures = read_site(self.data, self.labels, accepted.facts)
             if self._pictures.skipped:
                 log.warning("%d files below %s are no readable pictures", self._pictures.skipped, self.data)
+            refuse_work(accepted.method, len(self._pictures.images), self.policy)
             self._place = self._make_place(accepted, self._pictures)
             self._order, self._accepted = order, accepted
         return self._accepted
@@ -132,35 +132,36 @@ class Site:
         index, progress = int(letter.facts["round"]), float(letter.facts["progress"])
         t = Round(index, progress, accepted.seed.under("round", index))
         message, own = letter.body
-        if not self._can_afford(message, letter.facts.get("largest_update")):
+        whole = message if own is None else (message, own)
+        sent = accepted.method.sent_weights(whole)
+        if not self._can_afford(sent, letter.facts.get("largest_update")):
             reply = Reply(accepted.client, None, "abstained", "", {})
         else:
             task = getattr(accepted.method, letter.facts["task"])
             result = self._run(visit, message, Visit(accepted.client, task, t, own))
             if failure := self._failed(result):
                 return failure
-            reply = self._within_policy(result, message, accepted.method)
+            model = accepted.method.sent_model(whole)
+            if model is not None and self.policy.share.accuracy:
+                result = result._replace(facts=result.facts | self._own_accuracy(model))
+            reply = self._within_policy(result, sent)
         precision: wire.Precision = "fp16" if letter.facts.get("precision") == "fp16" else "fp32"
         return leaving.reply(reply, self.policy, self._spent(), precision)
 
-    def _within_policy(self, reply: Reply, message: Any, method: Method) -> Reply:
-        """Abstain with too few examples; add what is known of own labels; clip, and add noise."""
-        if isinstance(message, Snapshot) and self.policy.share.accuracy:
-            reply = reply._replace(facts=reply.facts | self._own_accuracy(message))
+    def _within_policy(self, reply: Reply, sent: Weights) -> Reply:
+        """Abstain with too few examples; clip, and add noise."""
         if reply.update and _examples(reply) < self.policy.limits.minimum_examples:
             reply = reply._replace(update=None, outcome="abstained")
         privacy = self.policy.privacy
-        if not privacy.clip:
-            return reply
-        if reply.update is None and privacy.noise and isinstance(message, Snapshot):
+        if reply.update is None and privacy.noise:
             # To abstain for what the pictures are would tell of them: noise alone goes out, and costs the same.
-            reply = reply._replace(update=Update(_unchanged(message, method), 1, {}, {}), outcome="trained")
-        if reply.update is None:
+            reply = reply._replace(update=Update(zeros_like(sent), 1, {}, {}), outcome="trained")
+        if reply.update is None or not privacy.clip:
             return reply
-        payload = protect(reply.update.payload, message.weights if isinstance(message, Snapshot) else None, privacy)
+        change = protect(reply.update.change, privacy)
         if privacy.noise:
             self._ledger.charge(privacy.noise)
-        return reply._replace(update=reply.update._replace(payload=payload))
+        return reply._replace(update=reply.update._replace(change=change))
 
     @property
     def _ledger(self) -> Ledger:
@@ -170,7 +171,7 @@ class Site:
         privacy = self.policy.privacy
         return self._ledger.spent(privacy.delta) if privacy.noise else None
 
-    def _can_afford(self, message: Any, largest_update: Any) -> bool:
+    def _can_afford(self, sent: Weights, largest_update: Any) -> bool:
         """Whether one more update is within the budget, and would not be turned away for the length of its noise."""
         privacy = self.policy.privacy
         if privacy.largest_epsilon:
@@ -178,7 +179,7 @@ class Site:
             if after.epsilon > privacy.largest_epsilon:
                 log.warning("abstained: with this update ε would be %.2f", after.epsilon)
                 return False
-        if privacy.noise and isinstance(message, Snapshot) and would_drown(message.weights, privacy, largest_update):
+        if privacy.noise and would_drown(sent, privacy, largest_update):
             log.warning("abstained: the noise would drown the model; the policy needs a smaller noise or clip")
             return False
         return True
@@ -238,13 +239,6 @@ def _examples(reply: Reply) -> int:
     """On how many pictures an update rests: those that the model was sure of, where it says."""
     assert reply.update is not None
     return min(reply.update.examples, int(reply.facts.get("confident", reply.update.examples)))
-
-
-def _unchanged(message: Snapshot, method: Method) -> Weights:
-    """The payload of a client that learned nothing."""
-    if getattr(method, "local_norm", False):
-        return local_norm.shared(message.weights, message.stats)
-    return message.weights
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from torch import Tensor
 from semifl.errors import UserError
 from semifl.learning import trees
 
-FORMAT = 1  # of letters; hub and sites must agree
+FORMAT = 2  # of letters; hub and sites must agree
 LONGEST_HEADER = 2 << 20  # bytes of JSON before the tensors: many times what any model's names need
 WORDS = 64 << 10  # bytes of an answer's header that are not the names of its tensors
 NAME = 512  # bytes of a header for each tensor

@@ -89,7 +89,7 @@ class _Server(ServerSite):
         with threads(self._threads):
             fitted, seconds = _timed_fit(self._place.network, job)
         self._result.add("server", seconds)
-        self._result.loss = fitted.facts.get("loss", self._result.loss)
+        self._result.loss = fitted.terms.get("loss", self._result.loss)
         return fitted
 
     def statistics(self, weights: Weights, pooled: bool = False) -> BatchNormStats:
@@ -160,7 +160,7 @@ class _Federation(LocalFederation):
         self._result.add("clients", site.seconds * self._turns(len(cohort)))
         self._result.bytes_down += tensor_bytes(whole) * len(cohort)
         if update is not None:
-            self._result.bytes_up += tensor_bytes(update.payload) * len(cohort)
+            self._result.bytes_up += tensor_bytes(update.change) * len(cohort)
             self.memory_bytes = tensor_bytes(update.memory)
         yield Reply(typical, update, "trained" if update else "abstained", "", site.signals)
 

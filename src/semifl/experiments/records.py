@@ -147,7 +147,7 @@ def round_record(t: Round, tally: Tally, update_norm: float) -> Record:
         "balanced_accuracy": score.balanced_accuracy if score else None,
         "loss": _finite(score.loss) if score else None,
         **({"validation_accuracy": validation.accuracy} if validation else {}),
-        "server_loss": _finite(tally.server_facts.get("loss")),
+        "server_loss": _finite(tally.server_terms.get("loss")),
         "client_loss": _finite(_mean_fact(tally, "loss")),
         "cohort": [reply.client for reply in replies],
         **outcomes,
@@ -189,8 +189,8 @@ def _signals(tally: Tally) -> Record:
 
 def _mean_fact(tally: Tally, name: str) -> float | None:
     """The mean over clients of something their training measured, by number of examples."""
-    updates = [reply.update for reply in tally.replies if reply.update and name in reply.update.facts]
-    pairs = [(update.facts[name], update.examples) for update in updates]
+    updates = [reply.update for reply in tally.replies if reply.update and name in reply.update.terms]
+    pairs = [(update.terms[name], update.examples) for update in updates]
     return _ratio(sum(value * examples for value, examples in pairs), sum(examples for _, examples in pairs))
 
 

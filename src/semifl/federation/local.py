@@ -97,7 +97,7 @@ def draw(size: int, count: int, rng: torch.Generator) -> Cohort:
 
 def inspected(reply: Reply, expected: Shapes) -> Reply:
     """Turn an update away before it can touch the average, if it is not what the method expects."""
-    reason = fault(reply.update.payload, expected) if reply.update else ""
+    reason = fault(reply.update.change, expected) if reply.update else ""
     return reply._replace(update=None, outcome="rejected", reason=reason) if reason else reply
 
 
@@ -111,7 +111,7 @@ def visit(place: Place, message: Any, order: Visit) -> Reply:
     if update is None:
         return Reply(client, None, "abstained", "", site.signals)
     # A model that has burst must not be remembered: the client would start from it for ever.
-    if place.memory and update.memory and is_finite(update.memory) and is_finite(update.payload):
+    if place.memory and update.memory and is_finite(update.memory) and is_finite(update.change):
         place.memory.write(client, t.index, update.memory)
     return Reply(client, update._replace(memory={}), "trained", "", site.signals)
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain, islice
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.augment import Kind
 from semifl.data.epochs import WEAK_STRONG, LabeledBatch, UnlabeledBatch, labeled_epochs, unlabeled_epochs
-from semifl.federation.world import Client, Cohort, Federation, Round, Server
+from semifl.federation.world import Client, Cohort, Federation, Round, Server, Work
 from semifl.learning.aggregation import Aggregation
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
@@ -75,6 +75,21 @@ class Recipe:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not 0 <= self.trim < 0.5:
             raise ValueError(f"trim must lie between 0 and 0.5, not {self.trim}")
+
+    # What semifl asks of a method that has clients
+
+    def sent_weights(self, message: Any) -> Weights:
+        return cast(Snapshot, message).weights
+
+    def sent_model(self, message: Any) -> Snapshot | None:
+        return cast(Snapshot, message)
+
+    def client_work(self, pictures: int) -> Work:
+        return Work(self.client_epochs, self.client_epochs * math.ceil(pictures / self.client_batch))
+
+    def counted_work(self, steps: int, pictures: int) -> Work:
+        """The work of a number of steps."""
+        return Work(steps * min(self.client_batch, pictures) / max(pictures, 1), steps)
 
     def cohort_size(self, M: int) -> int:
         """⌊C·M⌋ or ⌈C·M⌉ but at least 1; the small shift undoes the rounding of products such as 0.29 × 100."""

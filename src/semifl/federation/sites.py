@@ -162,7 +162,7 @@ class ServerSite:
         with self._tally.phase("server"), threads(self._threads):
             fitted = fit(self._place.network, job)
         self._tally.lr = job.sgd.lr
-        self._tally.server_facts = fitted.facts
+        self._tally.server_terms = fitted.terms
         return fitted
 
     def statistics(self, weights: Weights, pooled: bool = False) -> BatchNormStats:

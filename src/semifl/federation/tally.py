@@ -22,8 +22,8 @@ class Tally:
 
     def reset(self) -> None:
         self.seconds: dict[str, float] = {}
-        self.replies: list[Reply] = []  # without payload and memory
-        self.server_facts: dict[str, float] = {}
+        self.replies: list[Reply] = []  # without change and memory
+        self.server_terms: dict[str, float] = {}
         self.lr: float | None = None
         self.bytes_up = 0
         self.bytes_down = 0
@@ -33,8 +33,8 @@ class Tally:
 
     def losses(self) -> list[float]:
         """Every mean loss that this round's training reported."""
-        facts = [self.server_facts, *(reply.update.facts for reply in self.replies if reply.update)]
-        return [each["loss"] for each in facts if "loss" in each]
+        terms = [self.server_terms, *(reply.update.terms for reply in self.replies if reply.update)]
+        return [each["loss"] for each in terms if "loss" in each]
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -47,8 +47,8 @@ class Tally:
     def received(self, reply: Reply) -> None:
         if reply.update is not None:
             sent = reply.update.wire_bytes
-            self.bytes_up += tensor_bytes(reply.update.payload) if sent is None else sent
-            reply = reply._replace(update=reply.update._replace(payload={}, memory={}))
+            self.bytes_up += tensor_bytes(reply.update.change) if sent is None else sent
+            reply = reply._replace(update=reply.update._replace(change={}, memory={}))
         self.replies.append(reply)
 
 

@@ -39,13 +39,20 @@ class Round:
 
 
 class Update(NamedTuple):
-    """What a client gives: a payload for the server, how many examples it rests on, and what stays with the client."""
+    """What a client gives, and what stays with it."""
 
-    payload: Weights
-    examples: int
-    facts: dict[str, float]
+    change: Weights  # always a difference to the weights that the client was sent (`Method.sent`)
+    examples: int  # how many it rests on
+    terms: dict[str, float]  # the mean of every named loss term
     memory: Memory
-    wire_bytes: int | None = None  # of the payload, where its zeros need not travel
+    wire_bytes: int | None = None  # of the change, where its zeros need not travel
+
+
+class Work(NamedTuple):
+    """What a round asks of a client at most."""
+
+    passes: float  # over its pictures
+    steps: int
 
 
 class Reply(NamedTuple):
@@ -139,7 +146,7 @@ class Federation(Protocol):
 
         The message is the same for all; with `own` each client gets the pair (message, its own part).
 
-        A payload that is not of the `expected` names, shapes and types, or not finite, is rejected with its reason.
+        A change that is not of the `expected` names, shapes and types, or not finite, is rejected with its reason.
         """
         ...
 
@@ -170,4 +177,16 @@ class Method(Protocol):
 
     def weights(self, state: Any) -> Weights:
         """The global model's weights in a State, to be recorded."""
+        ...
+
+    def sent_weights(self, message: Any) -> Weights:
+        """Of what one client is sent, the weights that its change is a difference to."""
+        ...
+
+    def sent_model(self, message: Any) -> Snapshot | None:
+        """Of what one client is sent, the model, if it is one that can be used as it is."""
+        ...
+
+    def client_work(self, pictures: int) -> Work:
+        """What is asked of a client with so many pictures in a round."""
         ...

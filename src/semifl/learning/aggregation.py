@@ -1,4 +1,4 @@
-"""From the clients' weights to one model: the mean, and three that a few bad clients cannot carry away.
+"""From the clients' changes to one: the mean, and three that a few bad clients cannot carry away.
 
 The mean folds replies in as they come and holds two copies of the model, whatever the cohort. The others must see all
 replies before they can judge one, so their memory grows with the cohort.
@@ -13,28 +13,28 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from semifl.learning.weights import Weights, average, distance
+from semifl.learning.weights import Weights, average, norm, scale
 
 Aggregation = Literal["mean", "clipped", "median", "trimmed"]
 
 
-def aggregate(kind: Aggregation, replies: Iterable[Weights], start: Weights, trim: float) -> Weights | None:
-    """One model from the replies, or None if there are none; `start` is the model that was sent.
+def aggregate(kind: Aggregation, changes: Iterable[Weights], trim: float) -> Weights | None:
+    """One change from those of the clients, or None if there are none.
 
-    `clipped` pulls each reply towards `start` until it is no further away than the median reply; `trimmed` drops the
-    share `trim` of the replies at each end, entry by entry.
+    `clipped` shortens each until it is no longer than the median one; `trimmed` drops the share `trim` of them at each
+    end, entry by entry.
     """
     if kind == "mean":
-        return average((weights, 1.0) for weights in replies)
-    everything = list(replies)
+        return average((change, 1.0) for change in changes)
+    everything = list(changes)
     if not everything:
         return None
     if kind == "clipped":
-        bound = _middle([distance(weights, start) for weights in everything])
-        return average((_pull(weights, start, bound), 1.0) for weights in everything)
+        bound = _middle([norm(change) for change in everything])
+        return average((_shortened(change, bound), 1.0) for change in everything)
     if kind == "median":
-        return {name: _median([each[name] for each in everything]) for name in start}
-    return {name: _trimmed_mean([each[name] for each in everything], trim) for name in start}
+        return {name: _median([each[name] for each in everything]) for name in everything[0]}
+    return {name: _trimmed_mean([each[name] for each in everything], trim) for name in everything[0]}
 
 
 def with_server(server: Weights, clients: Weights | None, share: float = 0.5) -> Weights:
@@ -44,11 +44,9 @@ def with_server(server: Weights, clients: Weights | None, share: float = 0.5) ->
     return {name: torch.lerp(clients[name], server[name], share) for name in server}
 
 
-def _pull(weights: Weights, start: Weights, bound: float) -> Weights:
-    length = distance(weights, start)
-    if length <= bound:
-        return weights
-    return {name: start[name] + (bound / length) * (tensor - start[name]) for name, tensor in weights.items()}
+def _shortened(change: Weights, bound: float) -> Weights:
+    length = norm(change)
+    return change if length <= bound else scale(change, bound / length)
 
 
 def _middle(values: list[float]) -> float:

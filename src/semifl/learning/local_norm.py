@@ -27,10 +27,5 @@ def restored(weights: Weights, memory: Memory | None) -> Weights:
     return {name: (memory or {}).get(PREFIX + name, tensor) for name, tensor in weights.items()}
 
 
-def completed(mean: Weights | None, start: Weights) -> Weights | None:
-    """The clients' mean of the part that travels, with the server's own norms."""
-    return None if mean is None else {name: mean.get(name, tensor) for name, tensor in start.items()}
-
-
 def _is_norm(name: str, stats: BatchNormStats) -> bool:
     return name.rpartition(".")[0] in stats

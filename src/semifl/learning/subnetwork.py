@@ -42,18 +42,18 @@ def cut(weights: Weights, narrow: Shapes) -> Weights:
     return {name: weights[name][_corner(size)].contiguous() for name, (size, _) in narrow.items()}
 
 
-def average_over_holders(replies: Iterable[tuple[Weights, Tensor | None]], start: Weights) -> Weights | None:
-    """Entry by entry the mean over the replies that hold it; what nobody holds is as in `start`; None of nothing.
+def average_over_holders(changes: Iterable[tuple[Weights, Tensor | None]], start: Weights) -> Weights | None:
+    """Entry by entry the mean change over the clients that hold it; 0 where nobody does; None if there is no client.
 
-    Each reply comes with the classes it holds (None: all); of the last layer it holds their rows alone. Folded as they
-    come: memory is that of three models, however many replies.
+    Each comes with the classes its client holds (None: all); of the last layer that holds their rows alone. Folded as
+    they come: memory is that of two models of the form of `start`, however many clients.
     """
     total, holders = zeros_like(start), zeros_like(start)
     rows = output_layer(start)
     empty = True
-    for weights, classes in replies:
+    for change, classes in changes:
         empty = False
-        for name, part in weights.items():
+        for name, part in change.items():
             corner = _corner(part.shape)
             if classes is not None and name in rows:
                 held = classes.to(part.dtype).view(-1, *[1] * (part.dim() - 1))
@@ -64,7 +64,7 @@ def average_over_holders(replies: Iterable[tuple[Weights, Tensor | None]], start
                 holders[name][corner] += 1
     if empty:
         return None
-    return {name: torch.where(holders[name] > 0, total[name] / holders[name], start[name]) for name in start}
+    return {name: total[name] / holders[name].clamp(min=1) for name in start}
 
 
 def _matrices(weights: Weights) -> list[str]:

@@ -67,7 +67,7 @@ class Fitted(NamedTuple):
 
     weights: Weights
     memory: Memory
-    facts: dict[str, float]
+    terms: dict[str, float]
 
 
 def fit(network: Network, job: Fit) -> Fitted:

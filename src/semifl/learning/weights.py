@@ -58,8 +58,14 @@ def add(a: Weights, b: Weights) -> Weights:
     return {name: a[name] + b[name] for name in a}
 
 
-def subtract(a: Weights, b: Weights) -> Weights:
-    return {name: a[name] - b[name] for name in a}
+def changed(weights: Weights, sent: Weights) -> Weights:
+    """The difference to what was sent, of as much of it as was."""
+    return {name: weights[name] - tensor for name, tensor in sent.items()}
+
+
+def moved(start: Weights, change: Weights | None) -> Weights | None:
+    """`start` after a change of some or all of it; None where nothing has changed."""
+    return None if change is None else start | {name: start[name] + tensor for name, tensor in change.items()}
 
 
 def scale(weights: Weights, factor: float) -> Weights:
@@ -109,10 +115,14 @@ def zeros_like(weights: Weights) -> Weights:
     return {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
 
 
-def distance(a: Weights, b: Weights) -> float:
-    """Euclidean norm of the difference."""
-    squares = [torch.linalg.vector_norm((a[name] - b[name]).double()) ** 2 for name in a]
+def norm(weights: Weights) -> float:
+    """The Euclidean norm of all entries."""
+    squares = [torch.linalg.vector_norm(tensor.double()) ** 2 for tensor in weights.values()]
     return float(torch.stack(squares).sum().sqrt()) if squares else 0.0
+
+
+def distance(a: Weights, b: Weights) -> float:
+    return norm(changed(a, b))
 
 
 def digest(weights: Weights) -> str:

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from semifl.data.epochs import UnlabeledBatch
-from semifl.federation.world import Client, Update
+from semifl.federation.world import Client
 from semifl.learning.network import Network
 from semifl.learning.targets import Beliefs
-from semifl.learning.training import SGD, Fit
+from semifl.learning.training import SGD, Fit, Fitted
 from semifl.learning.weights import Weights
 from semifl.objectives.fixmatch import FixMatch
 
 
-def consistency_update(
+def consistency_fit(
     client: Client, W: Weights, batches: Iterator[UnlabeledBatch], fixmatch: FixMatch, sgd: SGD
-) -> Update:
+) -> Fitted:
     """Batches of a weak and a strong view; such a client never abstains."""
     beliefs = Beliefs(len(client.images))
 
@@ -28,4 +28,4 @@ def consistency_update(
 
     fitted = client.fit(Fit(W, batches, loss, sgd, client.seed.under("fit")))
     beliefs.tell(client, fixmatch.threshold)
-    return Update(fitted.weights, len(client.images), fitted.facts, {})
+    return fitted

@@ -15,7 +15,7 @@ from semifl.federation.world import Cohort, Federation, LabeledClient, Round, Se
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate
 from semifl.learning.training import Fit
-from semifl.learning.weights import Snapshot, Weights, average, shapes
+from semifl.learning.weights import Snapshot, Weights, average, changed, moved, shapes
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,16 @@ class FedAvg(Averaging):
 
     def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:
         """Σ n_k/n · w_k over the clients that trained; None if nobody did."""
-        sent = self.traveling(model.weights, model)
-        replies = clients.each(S_t, self.client_update, model, t, shapes(sent))
+        replies = clients.each(S_t, self.client_update, model, t, shapes(self.sent_weights(model)))
         updates = (reply.update for reply in replies if reply.update)
         if self.aggregation == "mean" and self.weighting == "examples":
-            mean = average((update.payload, float(update.examples)) for update in updates)
+            change = average((update.change, float(update.examples)) for update in updates)
         else:
-            mean = aggregate(self.aggregation, (update.payload for update in updates), sent, self.trim)
-        return local_norm.completed(mean, model.weights)
+            change = aggregate(self.aggregation, (update.change for update in updates), self.trim)
+        return moved(model.weights, change)
+
+    def sent_weights(self, model: Snapshot) -> Weights:
+        return local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
 
     # ClientUpdate
 
@@ -59,11 +61,8 @@ class FedAvg(Averaging):
         buffers = client.memory if self.client_buffers == "kept" else None
         loss = self.labeled_loss(client.labels, client.facts.classes)
         job = Fit(start, epochs, loss, self.client_sgd(t), client.seed.under("fit"), buffers)
-        w, memory, facts = client.fit(job)
+        w, memory, terms = client.fit(job)
         keep = memory if self.client_buffers == "kept" else {}
         if self.local_norm:
             keep = keep | local_norm.kept(w, model.stats)
-        return Update(self.traveling(w, model), n, facts, keep)
-
-    def traveling(self, w: Weights, model: Snapshot) -> Weights:
-        return local_norm.shared(w, model.stats) if self.local_norm else w
+        return Update(changed(w, self.sent_weights(model)), n, terms, keep)

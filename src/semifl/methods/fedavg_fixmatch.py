@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semifl.federation.recipe import Averaging, State
-from semifl.federation.world import Client, Federation, Round, Server, Update
+from semifl.federation.world import Client, Federation, Round, Server, Update, Work
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
-from semifl.learning.weights import Snapshot, shapes
-from semifl.methods._consistency import consistency_update
+from semifl.learning.weights import Snapshot, Weights, changed, moved, shapes
+from semifl.methods._consistency import consistency_fit
 from semifl.objectives.fixmatch import FixMatch
 
 
@@ -40,18 +40,21 @@ class FedAvgFixMatch(Averaging):
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         server.test(model)
         W_s = self.server_fit(t, W, server, self.local_steps)
-        sent = local_norm.shared(W, model.stats) if self.local_norm else W
-        replies = clients.each(S_t, self.client_update, model, t, shapes(sent))
-        payloads = (reply.update.payload for reply in replies if reply.update)
-        W_u = local_norm.completed(aggregate(self.aggregation, payloads, sent, self.trim), W_s)
-        mean = with_server(W_s, W_u, self.server_share)
+        replies = clients.each(S_t, self.client_update, model, t, shapes(self.sent_weights(model)))
+        changes = (reply.update.change for reply in replies if reply.update)
+        W_u = moved(self.sent_weights(model), aggregate(self.aggregation, changes, self.trim))
+        mean = with_server(W_s, W_u and W_s | W_u, self.server_share)
         return State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past))
+
+    def client_work(self, pictures: int) -> Work:
+        return self.counted_work(self.local_steps, pictures) if self.local_steps else super().client_work(pictures)
+
+    def sent_weights(self, model: Snapshot) -> Weights:
+        return local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
         batches = self.client_batches(client, self.strong_view, self.local_steps)
         start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
-        update = consistency_update(client, start, batches, FixMatch(threshold=self.threshold), self.client_sgd(t))
-        if not self.local_norm:
-            return update
-        kept = local_norm.kept(update.payload, model.stats)
-        return update._replace(payload=local_norm.shared(update.payload, model.stats), memory=kept)
+        fitted = consistency_fit(client, start, batches, FixMatch(threshold=self.threshold), self.client_sgd(t))
+        kept = local_norm.kept(fitted.weights, model.stats) if self.local_norm else {}
+        return Update(changed(fitted.weights, self.sent_weights(model)), len(client.images), fitted.terms, kept)

@@ -25,7 +25,7 @@ from semifl.learning.network import Network
 from semifl.learning.server_step import Past
 from semifl.learning.targets import Beliefs, pseudo_labels
 from semifl.learning.training import Fit, Memory
-from semifl.learning.weights import Snapshot, Weights, add, scale, shapes, subtract, zeros_like
+from semifl.learning.weights import Snapshot, Weights, add, changed, moved, scale, shapes
 from semifl.randomness import Seed
 
 Peers = dict[ClientId, tuple[Tensor, Weights]]  # what a client's latest model says of a picture of noise, and its ψ
@@ -86,7 +86,7 @@ class FedMatch(Recipe):
 
     def start(self, weights: Weights) -> State:
         σ = scale(weights, 1 / (1 + self.psi_share))
-        ψ = subtract(weights, σ)
+        ψ = changed(weights, σ)
         return State(σ, ψ, self.server_step.start(ψ), {})
 
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
@@ -100,8 +100,7 @@ class FedMatch(Recipe):
         replies = clients.each(S_t, self.client_update, Parts(σ, ψ), t, shapes(ψ), own=helpers.__getitem__)
         peers = dict(peers)
         changes = self.keep_peers(replies, Parts(σ, ψ), model, peers, server)
-        change = aggregate(self.aggregation, changes, zeros_like(ψ), self.trim)
-        ψ, past = self.server_step.take(ψ, change and add(ψ, change), past)
+        ψ, past = self.server_step.take(ψ, moved(ψ, aggregate(self.aggregation, changes, self.trim)), past)
         return State(σ, ψ, past, peers)
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
@@ -131,7 +130,7 @@ class FedMatch(Recipe):
             server.seed.under("fit"),
             after_step=self.hold(self.weights(state)),
         )
-        return subtract(server.fit(job).weights, state.ψ)
+        return changed(server.fit(job).weights, state.ψ)
 
     def choose_helpers(
         self, t: Round, S_t: Cohort, model: Snapshot, peers: Peers, server: Server
@@ -155,7 +154,7 @@ class FedMatch(Recipe):
         for reply in replies:
             if reply.update is None:
                 continue
-            change = reply.update.payload
+            change = reply.update.change
             if self.helper_pool:
                 ψ = add(parts.ψ, change)
                 peers.pop(reply.client, None)
@@ -176,8 +175,14 @@ class FedMatch(Recipe):
         job = Fit(W, batches, loss, self.client_sgd(t), client.seed.under("fit"), after_step=self.hold(W))
         fitted = client.fit(job)
         beliefs.tell(client, self.threshold)
-        change = self.thin_out(subtract(subtract(fitted.weights, σ), ψ))
-        return Update(change, len(client.images), fitted.facts, to_remember(sent), sparse_bytes(change))
+        change = self.thin_out(changed(changed(fitted.weights, σ), ψ))
+        return Update(change, len(client.images), fitted.terms, to_remember(sent), sparse_bytes(change))
+
+    def sent_model(self, message: tuple[Parts, tuple[Weights, ...]]) -> None:
+        return None
+
+    def sent_weights(self, message: tuple[Parts, tuple[Weights, ...]]) -> Weights:
+        return message[0].ψ
 
     def client_loss(
         self, network: Network, batch: UnlabeledBatch, σ: Weights, helpers: list[Weights], beliefs: Beliefs

@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 
 from semifl.federation.recipe import Averaging, State
-from semifl.federation.world import Client, Cohort, Federation, Reply, Round, Server, Update
-from semifl.learning.weights import Fold, Snapshot, Weights, shapes
-from semifl.methods._consistency import consistency_update
+from semifl.federation.world import Client, Cohort, Federation, Reply, Round, Server, Update, Work
+from semifl.learning.weights import Fold, Snapshot, Weights, add, changed, shapes
+from semifl.methods._consistency import consistency_fit
 from semifl.objectives.fixmatch import FixMatch
 
 
@@ -44,10 +44,10 @@ class FedRGD(Averaging):
         server.test(model)
         W_s = self.server_fit(t, W, server, self.iterations)
         replies = clients.each(S_t, self.client_update, model, t, shapes(W))
-        mean = self.group_average(W_s, replies, S_t, t)
+        mean = self.group_average(W, W_s, replies, S_t, t)
         return State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past))
 
-    def group_average(self, W_s: Weights, replies: Iterable[Reply], S_t: Cohort, t: Round) -> Weights:
+    def group_average(self, W: Weights, W_s: Weights, replies: Iterable[Reply], S_t: Cohort, t: Round) -> Weights:
         """Each group's mean with the server, then the mean of the groups that answered; the server if none did."""
         dealt = torch.randperm(len(S_t), generator=t.seed.at("groups"))
         group_of = {client: int(place) % self.groups for client, place in zip(S_t, dealt, strict=True)}
@@ -58,7 +58,7 @@ class FedRGD(Averaging):
                 if group not in groups:
                     groups[group] = Fold()
                     groups[group].add(W_s)
-                groups[group].add(reply.update.payload)
+                groups[group].add(add(W, reply.update.change))
         total = Fold()
         for group in sorted(groups):
             mean = groups[group].mean()
@@ -66,8 +66,10 @@ class FedRGD(Averaging):
             total.add(mean)
         return total.mean() or W_s
 
+    def client_work(self, pictures: int) -> Work:
+        return self.counted_work(self.iterations, pictures) if self.iterations else super().client_work(pictures)
+
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
         batches = self.client_batches(client, self.strong_view, self.iterations)
-        return consistency_update(
-            client, model.weights, batches, FixMatch(threshold=self.threshold), self.client_sgd(t)
-        )
+        fitted = consistency_fit(client, model.weights, batches, FixMatch(threshold=self.threshold), self.client_sgd(t))
+        return Update(changed(fitted.weights, model.weights), len(client.images), fitted.terms, {})

@@ -19,10 +19,10 @@ from semifl.federation.world import ClientId, Cohort, Federation, LabeledClient,
 from semifl.learning.network import Network
 from semifl.learning.subnetwork import average_over_holders, cut, narrow_shapes, output_layer
 from semifl.learning.training import Fit
-from semifl.learning.weights import Shapes, Snapshot, Weights
+from semifl.learning.weights import Snapshot, Weights, changed, moved, shapes
 from semifl.randomness import Seed
 
-CLASSES = "classes"  # which classes a client has, beside its weights in the payload
+CLASSES = "classes"  # which classes a client has, beside the change of its weights
 
 
 class Part(NamedTuple):
@@ -72,21 +72,25 @@ class HeteroFL(Averaging):
     def gather(self, W: Weights, clients: Federation, width: dict[ClientId, float], t: Round) -> Weights | None:
         """Each entry's mean over the clients that hold it; None if nobody trained."""
         narrow = {r: narrow_shapes(W, r) for r in set(width.values())}
-        parts = {r: Part(r, cut(W, shapes)) for r, shapes in narrow.items()}  # one for all clients of a width
+        parts = {r: Part(r, cut(W, sizes)) for r, sizes in narrow.items()}  # one for all clients of a width
         replies = clients.each(
             tuple(width),
             self.client_update,
             (),
             t,
-            expected=lambda m: narrow[width[m]] | self.class_shape(W),
+            expected=lambda m: shapes(self.sent_weights(((), parts[width[m]]))),
             own=lambda m: parts[width[m]],
         )
-        updates = (dict(reply.update.payload) for reply in replies if reply.update)
-        return average_over_holders(((w, w.pop(CLASSES, None)) for w in updates), W)
+        changes = (dict(reply.update.change) for reply in replies if reply.update)
+        return moved(W, average_over_holders(((change, change.pop(CLASSES, None)) for change in changes), W))
 
-    def class_shape(self, W: Weights) -> Shapes:
-        classes = len(W[output_layer(W)[0]])
-        return {CLASSES: ((classes,), torch.bool)} if self.masked_loss else {}
+    def sent_model(self, message: tuple[tuple[()], Part]) -> None:
+        return None
+
+    def sent_weights(self, message: tuple[tuple[()], Part]) -> Weights:
+        """The sub-network; and, where its classes count, a client that is not known to have any."""
+        W = message[1].weights
+        return W | ({CLASSES: torch.zeros(len(W[output_layer(W)[0]]))} if self.masked_loss else {})
 
     # ClientUpdate
 
@@ -105,7 +109,8 @@ class HeteroFL(Averaging):
         fitted = client.fit(
             Fit(part.weights, epochs, loss, self.client_sgd(t), client.seed.under("fit"), width=part.width)
         )
-        return Update(fitted.weights | ({CLASSES: held} if self.masked_loss else {}), n, fitted.facts, {})
+        trained = fitted.weights | ({CLASSES: held.float()} if self.masked_loss else {})
+        return Update(changed(trained, self.sent_weights(message)), n, fitted.terms, {})
 
 
 def masked_loss(network: Network, batch: LabeledBatch, held: Tensor) -> dict[str, Tensor]:

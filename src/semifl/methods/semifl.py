@@ -28,7 +28,7 @@ from semifl.learning.network import Network
 from semifl.learning.server_step import Past
 from semifl.learning.targets import Beliefs, pseudo_labels
 from semifl.learning.training import Fit, Loss, Memory
-from semifl.learning.weights import Snapshot, Weights, shapes
+from semifl.learning.weights import Snapshot, Weights, changed, moved, shapes
 from semifl.randomness import Seed
 
 
@@ -106,11 +106,13 @@ class SemiFL(Recipe):
         return State(W, past, kept, {})
 
     def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:
-        """The models of the clients that trained, as one; None if all abstained."""
-        sent = local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
-        replies = clients.each(S_t, self.client_update, model, t, shapes(sent))
-        payloads = (reply.update.payload for reply in replies if reply.update)
-        return local_norm.completed(aggregate(self.aggregation, payloads, sent, self.trim), model.weights)
+        """The model after the change that the clients make together; None if all abstained."""
+        replies = clients.each(S_t, self.client_update, model, t, shapes(self.sent_weights(model)))
+        changes = (reply.update.change for reply in replies if reply.update)
+        return moved(model.weights, aggregate(self.aggregation, changes, self.trim))
+
+    def sent_weights(self, model: Snapshot) -> Weights:
+        return local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         """One more fine-tune and sBN refresh after the last round; the reference order has just done both.
@@ -158,10 +160,9 @@ class SemiFL(Recipe):
         memory = client.memory if self.client_buffers == "kept" else None
         fitted = client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory))
         kept = fitted.memory if self.client_buffers == "kept" else {}
-        if not self.local_norm:
-            return Update(fitted.weights, examples, fitted.facts, kept)
-        kept = kept | local_norm.kept(fitted.weights, model.stats)
-        return Update(local_norm.shared(fitted.weights, model.stats), examples, fitted.facts, kept)
+        if self.local_norm:
+            kept = kept | local_norm.kept(fitted.weights, model.stats)
+        return Update(changed(fitted.weights, self.sent_weights(model)), examples, fitted.terms, kept)
 
     def confident_batches(self, client: Client, y: Tensor, D_fix: Tensor) -> Iterator[ClientBatch]:
         pool = torch.arange(len(y)) if self.mix_pool == "all" else D_fix

@@ -12,6 +12,7 @@ from semifl.errors import UserError
 from semifl.experiments.experiment import resume
 from semifl.experiments.records import RunDirectory
 from semifl.experiments.stage import Silent
+from semifl.methods.semifl import SemiFL
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def post(hub, tmp_path):
 
 
 def sites(tmp_path):
-    return Sites(None, {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path), {})
+    return Sites(None, {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path), {}, SemiFL())
 
 
 def test_a_site_that_takes_much_longer_than_the_others_is_called_slow(tmp_path):
@@ -130,8 +131,8 @@ def test_a_deployed_run_cannot_be_resumed_as_a_simulation(hub, post):
 def test_pictures_at_sites_are_counted_and_never_shown(hub, post):
     play(hub, "run", run_table(rounds=1), post, Silent())
     world = json.loads((hub.runs / "run" / "world.json").read_text())
-    assert (world["client_pictures"], world["sites"]) == ([18, 18, 18], list(SITES))
-    assert "54 at 3 clients" in (hub.runs / "run" / "model.md").read_text()
+    assert (world["client_pictures"], world["sites"]) == ([20, 20, 20], list(SITES))  # of 18 each, to the nearest five
+    assert "60 at 3 clients" in (hub.runs / "run" / "model.md").read_text()
     events = [json.loads(line) for line in (hub.runs / "run" / "events.jsonl").read_text().splitlines()]
     joined = {event["site"]: event["pictures"] for event in events if event["event"] == "site joined"}
     assert joined == dict.fromkeys(SITES, 18)

@@ -85,17 +85,17 @@ def test_only_what_is_written_down_leaves(played, pictures):
             assert letter.facts == {}
             assert all(isinstance(moments, Moments) for moments in letter.body.values())
         else:
-            assert letter.facts.keys() == {"outcome", "signals", "examples", "facts"}
+            assert letter.facts.keys() == {"outcome", "signals", "examples", "terms"}
             assert letter.facts["signals"].keys() == {
                 "images", "confident", "confidence", "predicted", "classes", "confidence_bins", "lr", "own_right",
                 "own_total",
             }  # fmt: skip
-            assert letter.facts["facts"].keys() <= {"loss", "fix", "mix", "agreement"}
+            assert letter.facts["terms"].keys() <= {"loss", "fix", "mix", "agreement"}
             shapes = {name: tensor.shape for name, tensor in letter.body.items()}
             model = model or shapes
             assert shapes == model  # weights of one model, and nothing that grows with the pictures
-            assert letter.facts["signals"]["own_total"] == 12  # 3 classes × 4 pictures
-            assert 0 <= letter.facts["signals"]["own_right"] <= 12
+            assert letter.facts["signals"]["own_total"] == 10  # of 3 classes × 4 pictures, to the nearest five
+            assert letter.facts["signals"]["own_right"] in (0, 5, 10)
 
 
 def test_a_policy_that_shares_nothing_sends_weights_and_their_examples(played):
@@ -117,6 +117,23 @@ def test_a_site_below_its_minimum_abstains(played):
     assert all(letter.body is None and "examples" not in letter.facts for letter in replies)
     assert [record["abstained"] for record in records] == [[0, 1, 2], [0, 1, 2]]
     assert all(letter.facts["signals"] == {} for letter in replies)  # 18 pictures are too few for any figure
+
+
+def test_no_figure_is_about_a_single_picture(played, pictures):
+    """Sites have 18 pictures, of which the first models are sure of any number: only multiples of five leave."""
+    answers, _ = played(Policy(share=EVERYTHING), labels=pictures / "test", rounds=4, threshold=0.55)
+    seen = set()
+    for letter in map(read, answers):
+        if letter.kind == "hello":
+            assert letter.facts["pictures"] == 20
+        else:
+            signals = letter.facts["signals"]
+            assert letter.facts.get("examples", 5) in (1, 5, 10, 15, 20)
+            single = [signals[name] for name in ("images", "confident", "confidence", "own_right", "own_total")]
+            for count in (*single, *signals["confidence_bins"], *signals["classes"], *signals["predicted"]):
+                assert count % 5 == 0
+                seen.add(count)
+    assert {0, 5, 20} <= seen
 
 
 def test_with_noise_no_exact_count_leaves_and_the_price_is_told(played, tmp_path):
@@ -184,7 +201,7 @@ def test_noise_that_would_drown_the_model_costs_nothing(played, tmp_path):
 
 
 def test_accuracy_on_own_labels_is_recorded_as_one_number(played, pictures):
-    answers, records = played(Policy(share=EVERYTHING), labels=pictures / "test")
+    answers, records = played(Policy(EVERYTHING, Limits(smallest_count=1)), labels=pictures / "test")
     signals = [letter.facts["signals"] for letter in map(read, answers) if letter.kind == "reply"]
     first = signals[:3]  # the first round's three sites, with 12 labels each
     assert records[0]["site_accuracy"] == pytest.approx(100 * sum(each["own_right"] for each in first) / 36)

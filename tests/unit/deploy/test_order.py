@@ -13,7 +13,7 @@ from semifl.errors import UserError
 
 ORDER = {
     "semifl": __version__,
-    "format": 1,
+    "format": 2,
     "run": "first",
     "sites": ["clinic-a", "clinic-b"],
     "config": {
@@ -60,7 +60,6 @@ def test_a_sound_order_is_accepted():
         ("config.method", {"name": "fedavg"}, "needs the clients' labels"),
         ("config.method.name", "../evil", "method.name"),
         ("config.method.statistics", "all", "share.statistics"),
-        ("config.method.client_epochs", 5000, "limits.most_epochs"),
         ("config.method.lr", 1e30, "larger than any method needs"),
         ("config.method", {"name": "fedrgd", "iterations": 10**12}, "larger than any method needs"),
         ("config.model.width", 10**9, "larger than any model needs"),

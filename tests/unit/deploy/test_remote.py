@@ -14,6 +14,7 @@ from semifl.federation.tally import Tally
 from semifl.federation.world import Round
 from semifl.learning.batchnorm import Moments
 from semifl.learning.weights import Snapshot, shapes
+from semifl.methods.semifl import SemiFL
 from semifl.randomness import Seed
 
 SITES = ["a", "b", "c"]
@@ -42,7 +43,7 @@ class Scripted:
 def federation(post, told=None, refused=(), **settings):
     order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
     tell = told.append if told is not None else (lambda each: None)
-    return RemoteFederation(post, order, Settings(**settings), Tally(), dict(refused), tell, {"norm": 3})
+    return RemoteFederation(post, order, Settings(**settings), Tally(), dict(refused), tell, {"norm": 3}, SemiFL())
 
 
 def replies(post, **settings):
@@ -71,9 +72,9 @@ def replies(post, **settings):
         (reply({"w": torch.ones(200, 200)}), "rejected", "bytes, and at most"),
         (b"garbage", "rejected", "damaged"),
         (reply(signals={"images": 10**400}), "rejected", "not in form at 'signals.images'"),
-        (reply(facts={"loss": 10**400}), "rejected", "not in form at 'facts.loss'"),
-        (reply(facts={"loss": "low"}), "rejected", "not in form at 'facts.loss'"),
-        (reply(facts={str(n): 1.0 for n in range(65)}), "rejected", "not in form at 'facts'"),
+        (reply(terms={"loss": 10**400}), "rejected", "not in form at 'terms.loss'"),
+        (reply(terms={"loss": "low"}), "rejected", "not in form at 'terms.loss'"),
+        (reply(terms={str(n): 1.0 for n in range(65)}), "rejected", "not in form at 'terms'"),
         (wire.pack("hello", {}), "rejected", "its answer is no reply"),
         (wire.pack("failed", {"reason": "its trainer\nprocess died"}), "failed", "its trainer process died"),
         (wire.pack("refused", {"reason": "x" * 5000}), "failed", "x" * 200),
@@ -90,9 +91,9 @@ def test_a_bad_answer_is_excluded_and_named(data, outcome, reason):
 
 
 def test_an_update_within_the_limit_passes_and_without_a_limit_all_do():
-    far = reply({"w": torch.full((4, 4), 11.0)})  # a change of norm 40 is 10 times that of the model
+    far = reply({"w": torch.full((4, 4), 10.0)})  # a change of norm 40 is 10 times that of the model
     assert replies(Scripted(a=[far], b=[far], c=[far]))[0].outcome == "trained"
-    farther = reply({"w": torch.full((4, 4), 12.0)})
+    farther = reply({"w": torch.full((4, 4), 11.0)})
     assert replies(Scripted(a=[farther], b=[far], c=[far]))[0].outcome == "rejected"
     assert replies(Scripted(a=[farther], b=[far], c=[far]), largest_update=0.0)[0].outcome == "trained"
 

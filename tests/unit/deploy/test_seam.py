@@ -8,13 +8,13 @@ from safetensors.torch import load_file
 from by_hand import post_to
 from federated_pictures import SITES, make_federation, run_table
 from semifl.deploy.hub import Hub, play
-from semifl.deploy.policy import Policy, Share
+from semifl.deploy.policy import Limits, Policy, Share
 from semifl.experiments.config import decode
 from semifl.experiments.experiment import start
 from semifl.experiments.stage import Silent
 from semifl.learning.weights import digest
 
-ALL = Policy(share=Share(class_histogram=True, statistics=True))
+ALL = Policy(Share(class_histogram=True, statistics=True), Limits(smallest_count=1))
 
 
 @pytest.fixture

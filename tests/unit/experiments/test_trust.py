@@ -34,15 +34,15 @@ class Troubled(SemiFL):
             return update
         if self.trouble == "raise":
             raise ZeroDivisionError("the disk of this client is full of zeros")
-        payload = dict(update.payload)
-        name = next(iter(payload))
+        change = dict(update.change)
+        name = next(iter(change))
         if self.trouble == "nan":
-            payload[name] = torch.full_like(payload[name], torch.nan)
+            change[name] = torch.full_like(change[name], torch.nan)
         elif self.trouble == "shape":
-            payload[name] = payload[name][:1]
+            change[name] = change[name][:1]
         else:
-            payload["extra"] = payload.pop(name)
-        return update._replace(payload=payload)
+            change["extra"] = change.pop(name)
+        return update._replace(change=change)
 
 
 def everybody(**top) -> Config:

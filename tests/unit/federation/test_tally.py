@@ -44,7 +44,7 @@ def test_what_is_received_adds_up() -> None:
     assert tally.bytes_up == 2 * 40
 
 
-def test_replies_are_kept_in_order_without_payload_and_memory() -> None:
+def test_replies_are_kept_in_order_without_change_and_memory() -> None:
     tally = Tally()
     update = Update({"w": torch.zeros(10)}, 5, {"loss": 1.0}, {"momentum": torch.zeros(10)})
     reply = Reply(8, update, "trained", "", {"images": 4})
@@ -56,7 +56,7 @@ def test_replies_are_kept_in_order_without_payload_and_memory() -> None:
         Reply(8, Update({}, 5, {"loss": 1.0}, {}), "trained", "", {"images": 4}),
         Reply(9, None, "failed", "no power", {}),
     ]
-    assert set(reply.update.payload) == {"w"}  # whoever still needs the reply has all of it
+    assert set(reply.update.change) == {"w"}  # whoever still needs the reply has all of it
 
 
 def test_seconds_add_up_by_phase(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_reset_forgets_everything() -> None:
     tally, fresh = Tally(), Tally()
     tally.bytes_down = 12
     tally.received(Reply(1, Update({"w": torch.zeros(1)}, 1, {}, {}), "trained", "", {}))
-    tally.lr, tally.server_facts = 0.1, {"loss": 2.0}
+    tally.lr, tally.server_terms = 0.1, {"loss": 2.0}
     tally.tested = Snapshot({}, {})
     with tally.phase("test"):
         pass

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from semifl.learning import batchnorm
-from semifl.learning.local_norm import completed, kept, restored, shared
+from semifl.learning.local_norm import kept, restored, shared
 from semifl.learning.network import Network
-from semifl.learning.weights import Weights
+from semifl.learning.weights import Weights, moved
 from semifl.models.wide_resnet import WideResNet
 
 STATS = {"1": batchnorm.Moments(2, torch.zeros(2), torch.ones(2))}
@@ -39,14 +39,14 @@ def test_a_client_that_remembers_no_norms_takes_the_servers(memory: dict | None)
     assert restored(sent, memory) == sent
 
 
-def test_the_server_keeps_its_norms_and_the_order_of_names() -> None:
-    whole = completed(shared(model(5.0), STATS), model(0.0))
+def test_a_change_of_what_travels_leaves_the_servers_norms_and_the_order_of_names() -> None:
+    whole = moved(model(0.0), shared(model(5.0), STATS))
 
     assert whole is not None
     assert [(name, float(t[0])) for name, t in whole.items()] == list(
-        zip(NAMES, [5.0, 1.0, 2.0, 8.0, 9.0], strict=True)
+        zip(NAMES, [5.0, 1.0, 2.0, 11.0, 13.0], strict=True)  # 0 + 5, 1, 2, 3 + 8, 4 + 9
     )
-    assert completed(None, model(0.0)) is None
+    assert moved(model(0.0), None) is None
 
 
 def test_in_a_real_model_exactly_the_batchnorm_layers_stay() -> None:

@@ -79,12 +79,12 @@ def test_a_mean_over_three_clients_of_different_widths_by_hand() -> None:
     assert mean is not None
     # The corner is held by all (mean 6), the next square by the clients of widths 2 and 3 (mean 7.5), then by one (6).
     assert mean["inner"].tolist() == [
-        [6.0, 7.5, 6.0, 100.0],
-        [7.5, 7.5, 6.0, 100.0],
-        [6.0, 6.0, 6.0, 100.0],
-        [100.0, 100.0, 100.0, 100.0],
+        [6.0, 7.5, 6.0, 0.0],
+        [7.5, 7.5, 6.0, 0.0],
+        [6.0, 6.0, 6.0, 0.0],
+        [0.0, 0.0, 0.0, 0.0],
     ]
-    assert mean["head"].tolist() == [[6.0, 7.5, 6.0, 100.0]] * 2
+    assert mean["head"].tolist() == [[6.0, 7.5, 6.0, 0.0]] * 2
     assert mean["bias"].tolist() == [6.0, 6.0]
     assert start["inner"].unique().tolist() == [100.0]  # nothing is written into the model that was sent
 
@@ -100,8 +100,8 @@ def test_rows_of_classes_that_a_client_does_not_have_are_not_its_own() -> None:
 
     assert mean is not None
     assert mean["inner"].tolist() == [[2.0, 1.0], [1.0, 1.0]]
-    assert mean["head"].tolist() == [[1.0, 1.0], [2.0, 1.0], [7.0, 7.0]]
-    assert mean["bias"].tolist() == [1.0, 2.0, 7.0]
+    assert mean["head"].tolist() == [[1.0, 1.0], [2.0, 1.0], [0.0, 0.0]]
+    assert mean["bias"].tolist() == [1.0, 2.0, 0.0]
 
 
 def test_a_mean_of_nothing() -> None:

@@ -98,7 +98,7 @@ def test_training_is_gradient_descent(sgd: SGD) -> None:
     fitted = fit(linear(), Fit(START, iter(batches()), squares, sgd, Seed(0)))
 
     np.testing.assert_allclose(vector_of(fitted.weights), expected, rtol=1e-10, atol=1e-12)
-    assert fitted.facts["loss"] == pytest.approx(np.mean(losses), rel=1e-12)
+    assert fitted.terms["loss"] == pytest.approx(np.mean(losses), rel=1e-12)
     if velocity is None:
         assert fitted.memory == {}
     else:
@@ -174,7 +174,7 @@ def test_facts_are_means_over_the_steps() -> None:
 
     fitted = fit(linear(), Fit(START, batches(3), loss, PLAIN, Seed(0)))
 
-    assert fitted.facts == {"loss": 0.0, "size": 3.0, "rows": 8.0}  # (1 + 2 + 6) / 3
+    assert fitted.terms == {"loss": 0.0, "size": 3.0, "rows": 8.0}  # (1 + 2 + 6) / 3
 
 
 def test_without_batches_nothing_moves() -> None:
@@ -182,7 +182,7 @@ def test_without_batches_nothing_moves() -> None:
 
     assert all(torch.equal(fitted.weights[name], START[name]) for name in START)
     assert fitted.memory == {}
-    assert fitted.facts == {}
+    assert fitted.terms == {}
 
 
 def test_without_batches_the_memory_stays() -> None:

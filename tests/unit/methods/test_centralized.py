@@ -108,7 +108,7 @@ def test_two_epochs_of_supervised_training_by_hand(place: Place) -> None:
     for (state, tally), lr in zip(play(method, place, rounds=2), (0.2, 0.1), strict=True):  # cosine at 0 and at ½
         e = np.exp(x @ W.T)
         p = e / e.sum(axis=1, keepdims=True)
-        assert tally.server_facts["loss"] == pytest.approx(-(y * np.log(p)).sum() / LABELED, rel=1e-5)
+        assert tally.server_terms["loss"] == pytest.approx(-(y * np.log(p)).sum() / LABELED, rel=1e-5)
         slope = (p - y).T @ x / LABELED + 0.01 * W
         velocity = 0.8 * velocity + slope  # kept between epochs
         W = W - lr * (slope + 0.8 * velocity)

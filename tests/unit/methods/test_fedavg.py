@@ -142,7 +142,7 @@ def test_two_rounds_by_hand(place: Place, weighting: str, proximal: float) -> No
             W[name] = (W[name] - v[name]).astype(np.float32)
         close(state.weights, W)
         assert [reply.outcome for reply in world.tally.replies] == ["trained", "trained", "abstained", "trained"]
-        assert all("loss" in reply.update.facts for reply in world.tally.replies if reply.update)
+        assert all("loss" in reply.update.terms for reply in world.tally.replies if reply.update)
 
 
 def test_the_robust_mean_of_a_round(place: Place) -> None:

@@ -17,7 +17,7 @@ def test_half_of_the_model_is_the_servers_and_the_clients_share_the_rest() -> No
     start = stage.method.start(stage.first)
     after = stage.round(1, start)
     ((job, server),) = stage.server.fits
-    clients = [reply.update.payload for reply in stage.clients.replies]
+    clients = stage.trained()
     assert job.start is start.weights  # everybody starts from the same weights
     assert all(message.weights is start.weights for message, _ in stage.clients.sent)
     assert len(clients) == 4
@@ -35,7 +35,7 @@ def test_the_global_step_starts_from_the_model_that_was_sent_or_from_the_servers
         sent = state.weights
         state = stage.round(index, state)
         ((_, server),) = stage.server.fits
-        clients = [reply.update.payload for reply in stage.clients.replies]
+        clients = stage.trained()
         for name, tensor in state.weights.items():
             W_s = server.weights[name].double().numpy()
             base = W_s if step_from == "server" else sent[name].double().numpy()
@@ -50,9 +50,9 @@ def test_fedsgd_takes_one_step_everywhere() -> None:
     stage.server.fit = lambda job: fit(job.__class__(**{**vars(job), "after_step": lambda network: steps.append(1)}))
     stage.round(1, stage.method.start(stage.first))
     assert steps == [1]
-    # A client's facts are means over its steps; one Nesterov step from rest moves by lr · 1.9 · gradient at most.
-    facts = [reply.update.facts["loss"] for reply in stage.clients.replies]
-    assert all(np.isfinite(facts))
+    # A client's terms are means over its steps; one Nesterov step from rest moves by lr · 1.9 · gradient at most.
+    losses = [reply.update.terms["loss"] for reply in stage.clients.replies]
+    assert all(np.isfinite(losses))
 
 
 def test_clients_that_are_sure_of_nothing_still_answer_unchanged_but_for_weight_decay() -> None:
@@ -60,7 +60,7 @@ def test_clients_that_are_sure_of_nothing_still_answer_unchanged_but_for_weight_
     stage.round(1, stage.method.start(stage.first))
     for reply in stage.clients.replies:
         assert reply.outcome == "trained"
-        assert all(torch.equal(tensor, stage.first[name]) for name, tensor in reply.update.payload.items())
+        assert not any(tensor.any() for tensor in reply.update.change.values())
 
 
 def test_without_clients_the_model_is_the_servers() -> None:

@@ -32,7 +32,7 @@ def test_the_server_moves_σ_alone_and_the_clients_ψ_alone() -> None:
     for name in stage.first:
         trained = server.weights[name].double().numpy() - before.ψ[name].double().numpy()
         np.testing.assert_allclose(after.σ[name].numpy(), trained, atol=1e-6)
-        changes = [reply.update.payload[name].double().numpy() for reply in stage.clients.replies]
+        changes = [reply.update.change[name].double().numpy() for reply in stage.clients.replies]
         np.testing.assert_allclose(
             after.ψ[name].numpy(), before.ψ[name].double().numpy() + np.mean(changes, axis=0), atol=1e-6
         )
@@ -134,7 +134,7 @@ def test_helpers_come_every_so_many_rounds_and_are_remembered_between(tmp_path) 
     stage.round(3, state)
     assert all(helpers == () for helpers in stage.clients.sent[0][1].values())
     # With the helpers it remembers a client computes their term, though none were sent.
-    assert all("consistency" in reply.update.facts for reply in stage.clients.replies)
+    assert all("consistency" in reply.update.terms for reply in stage.clients.replies)
 
 
 def test_helpers_survive_the_memory() -> None:

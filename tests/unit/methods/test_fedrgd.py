@@ -9,8 +9,11 @@ from semifl.randomness import Seed
 from stage import Stage
 
 
+SENT = {"w": torch.tensor([0.5])}
+
+
 def reply(client: int, value: float) -> Reply:
-    return Reply(client, Update({"w": torch.tensor([value])}, 1, {}, {}), "trained", "", {})
+    return Reply(client, Update({"w": torch.tensor([value]) - SENT["w"]}, 1, {}, {}), "trained", "", {})
 
 
 def dealt(S_t: tuple[int, ...], t: Round, groups: int) -> list[list[int]]:
@@ -25,7 +28,7 @@ def test_each_group_is_averaged_with_the_server_and_then_the_groups() -> None:
     groups = dealt(S_t, t, 2)
     assert sorted(map(len, groups)) == [2, 3]
     expected = np.mean([np.mean([100.0, *(values[client] for client in group)]) for group in groups])
-    mean = FedRGD().group_average({"w": torch.tensor([100.0])}, (reply(c, v) for c, v in values.items()), S_t, t)
+    mean = FedRGD().group_average(SENT, {"w": torch.tensor([100.0])}, (reply(c, v) for c, v in values.items()), S_t, t)
     np.testing.assert_allclose(mean["w"].item(), expected, rtol=1e-6)
 
 
@@ -33,9 +36,9 @@ def test_a_group_that_did_not_answer_is_left_out_and_the_server_stands_alone_if_
     t, S_t, server = Round(1, 0.0, Seed(3)), (0, 1, 2, 3), {"w": torch.tensor([10.0])}
     first, _ = dealt(S_t, t, 2)
     replies = [reply(client, 4.0) if client in first else Reply(client, None, "failed", "", {}) for client in S_t]
-    mean = FedRGD().group_average(server, replies, S_t, t)
+    mean = FedRGD().group_average(SENT, server, replies, S_t, t)
     np.testing.assert_allclose(mean["w"].item(), (10 + 4 * len(first)) / (1 + len(first)), rtol=1e-6)
-    assert FedRGD().group_average(server, [], S_t, t) is server
+    assert FedRGD().group_average(SENT, server, [], S_t, t) is server
 
 
 def test_the_groups_are_dealt_anew_every_round() -> None:
@@ -77,7 +80,7 @@ def test_the_average_is_the_next_model() -> None:
     stage = Stage(name="fedrgd", threshold=0.0, groups=1, iterations=2)
     after = stage.round(1, stage.method.start(stage.first))
     ((_, server),) = stage.server.fits
-    models = [server.weights, *(reply.update.payload for reply in stage.clients.replies)]
+    models = [server.weights, *stage.trained()]
     for name, tensor in after.weights.items():
         expected = np.mean([model[name].double().numpy() for model in models], axis=0)
         np.testing.assert_allclose(tensor.numpy(), expected, atol=1e-6)

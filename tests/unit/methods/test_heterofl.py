@@ -174,8 +174,8 @@ def test_only_the_cut_tensors_travel() -> None:
     world.play(METHOD, METHOD.start(world.place.network.weights()))
 
     assert world.tally.bytes_down == sum(4 * count[width[client]] for client in width)
-    # Back come four bytes a number and one a class, from those that have pictures.
-    assert world.tally.bytes_up == sum(4 * count[width[client]] + 4 for client in width if SIZES[client])
+    # Back come four bytes for each number and for each of four classes, from those that have pictures.
+    assert world.tally.bytes_up == sum(4 * count[width[client]] + 4 * 4 for client in width if SIZES[client])
 
 
 def test_at_full_width_it_is_fedavg() -> None:
