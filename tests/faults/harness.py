@@ -201,14 +201,17 @@ class Zygote:
         self._process.stdout.close()
 
     def run(self, arguments: list[object], **faults: object) -> Ended:
-        """`kill_at`, `full_at`: the step (a write, a flush, a rename, a removal) at which the fault happens."""
+        """`kill_at`, `full_at`: the step (a write, a flush, a rename, a removal) at which the fault happens.
+
+        `seconds` and `memory` (in bytes, beyond what it has) are what the command may take.
+        """
         order = {"arguments": [str(each) for each in arguments], "stderr": str(self._stderr), **faults}
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
-        return Ended(answer["code"], answer["steps"], self._stderr.read_text())
+        return Ended(answer["code"], answer["steps"], self._stderr.read_text(errors="replace"))
 
     def go_on(self, directory: Path, config: Path, **faults: object) -> Ended:
         """As `command`, with one worker."""
