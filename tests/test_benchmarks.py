@@ -1,0 +1,19 @@
+"""Every benchmark of `make bench` finds what it imports; whether it is fast is its own business."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LOAD = "import runpy, sys; sys.path.insert(0, 'benchmarks'); [runpy.run_path(path) for path in sys.argv[1:]]"
+
+
+def test_every_benchmark_loads() -> None:
+    (names,) = re.findall(r"for name in ([\w ]+); do .*benchmarks/", (ROOT / "Makefile").read_text())
+    paths = [f"benchmarks/{name}.py" for name in names.split()]
+    assert len(paths) == 7
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOAD, *paths], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert loaded.returncode == 0, loaded.stderr
