@@ -161,6 +161,24 @@ def isolated(action: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def make_odd(path: Path, kind: str) -> None:
+    """Something that is no file a program should read to its end."""
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "zeros":
+            path.symlink_to("/dev/zero")
+        case "link to itself":
+            path.symlink_to(path)
+        case "link to a folder":
+            path.symlink_to(path.parent)
+        case "endless":  # four terabytes, of which none is on the disk
+            with path.open("wb") as file:
+                file.truncate(1 << 42)
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a forked command ended: its exit code (negative: the signal), how many files it wrote, what it said."""

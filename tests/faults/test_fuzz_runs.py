@@ -5,27 +5,25 @@ traceback, waits for ever or fills the memory, and none goes on with other bits.
 """
 
 import json
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from faults.harness import FULL, Ended, Zygote, assert_same, table
+from faults.harness import FULL, Ended, Zygote, assert_same, make_odd, table
 from semifl.experiments.config import decode
 from semifl.experiments.experiment import start
 from semifl.experiments.stage import Silent
 
 MEMORY = 3 << 30  # bytes beyond those of the process that a verb may take
 KINDS: dict[str, Callable[[Path], None]] = {
-    "folder": lambda path: path.mkdir(),
-    "pipe": lambda path: os.mkfifo(path),
-    "zeros": lambda path: path.symlink_to("/dev/zero"),
-    "link to itself": lambda path: path.symlink_to(path),
-    "link to a folder": lambda path: path.symlink_to(path.parent),
-    "endless": lambda path: _sparse(path),
+    **{
+        kind: partial(make_odd, kind=kind)
+        for kind in ("folder", "pipe", "zeros", "link to itself", "link to a folder", "endless")
+    },
     "nothing": lambda path: None,
     "text": lambda path: _put(path, b"neither JSON nor TOML nor tensors\n"),
     "deep JSON": lambda path: _put(path, b'{"round": 1, "a": ' + b"[" * 900 + b"]" * 900 + b"}\n"),
@@ -45,11 +43,6 @@ class InterruptAfterThree(Silent):
     def round(self, record, best) -> None:
         if record["round"] == 3:
             raise Interrupted
-
-
-def _sparse(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(1 << 42)
 
 
 def _put(path: Path, content: bytes) -> None:
