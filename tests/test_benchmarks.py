@@ -17,3 +17,10 @@ def test_every_benchmark_loads() -> None:
         [sys.executable, "-c", LOAD, *paths], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
     assert loaded.returncode == 0, loaded.stderr
+
+
+def test_what_workers_get_from_a_benchmark_lies_in_a_module() -> None:
+    """A worker process knows nothing of the script that was started: a method defined there cannot reach it."""
+    scripts = [path for path in sorted((ROOT / "benchmarks").glob("*.py")) if "__main__" in path.read_text()]
+    assert len(scripts) >= 7
+    assert [path.name for path in scripts if re.search(r"^class ", path.read_text(), re.MULTILINE)] == []
