@@ -6,63 +6,19 @@ WRN-10-1 at 32×32, 10 clients × 100 pictures, batch 10, one epoch. Both sides 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from measure import Bench, build_wide_resnet, federation, report, seconds
+from plain_methods import BATCH, LR, MOMENTUM, PlainFedAvg, fake_labels
 from torch import Tensor
 
 from semifl.data.augment import normalize
 from semifl.federation.workers import threads
-from semifl.federation.world import Client, Federation, Round, Server, Update
-from semifl.learning.network import Network
-from semifl.learning.training import SGD, Fit
-from semifl.learning.weights import Snapshot, Weights, average, changed, moved, shapes
 
-SIZE, CLIENTS, PER_CLIENT, BATCH, CORES = 32, 10, 100, 10, 2
-LR, MOMENTUM = 0.03, 0.9
-
-
-class Labeled(NamedTuple):
-    images: Tensor
-    labels: Tensor
-
-
-def fake_labels(count: int) -> Tensor:
-    """A client has no labels; for the time that training takes any will do."""
-    return torch.arange(count) % 10
-
-
-@dataclass(frozen=True)
-class PlainFedAvg:
-    """Everyone trains one epoch, the server averages."""
-
-    needs: ClassVar[frozenset[str]] = frozenset()
-
-    def start(self, weights: Weights) -> Weights:
-        return weights
-
-    def round(self, t: Round, state: Weights, server: Server, clients: Federation) -> Weights:
-        replies = clients.each(clients.everyone(), self.client_update, Snapshot(state, {}), t, shapes(state))
-        return moved(state, average((reply.update.change, 1.0) for reply in replies if reply.update)) or state
-
-    def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
-        fitted = client.fit(Fit(model.weights, batches(client), loss, SGD(LR, MOMENTUM, False, 0.0), client.seed))
-        return Update(changed(fitted.weights, model.weights), len(client.images), {}, {})
-
-
-def batches(client: Client) -> Iterator[Labeled]:
-    views, labels = normalize(client.images, client.facts), fake_labels(len(client.images))
-    for start in range(0, len(views), BATCH):
-        yield Labeled(views[start : start + BATCH], labels[start : start + BATCH])
-
-
-def loss(network: Network, batch: Labeled) -> dict[str, Tensor]:
-    return {"loss": F.cross_entropy(network(batch.images), batch.labels)}
+SIZE, CLIENTS, PER_CLIENT, CORES = 32, 10, 100, 2
 
 
 def bare_round(bench: Bench, module: Any, start: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -7,27 +7,17 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from loop import PlainFedAvg
 from measure import build_wide_resnet, federation, report, seconds
+from plain_methods import Nothing
 from torch import Tensor
 
-from semifl.federation.world import Client, Round, Update
-from semifl.learning.weights import Snapshot, Weights
+from semifl.learning.weights import Weights
 
 CLIENTS, CORES = 10, 2
-
-
-@dataclass(frozen=True)
-class Nothing(PlainFedAvg):
-    """Clients send back what they got."""
-
-    def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
-        return Update(model.weights, len(client.images), {}, {})
 
 
 def plain_loop(weights: Weights) -> Weights:

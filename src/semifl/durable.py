@@ -7,10 +7,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from semifl.errors import UserError
+
 
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` make a file beside `path`, force it to disk, then put it in place in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UserError(f"cannot write {path}: a folder on the way there is a file") from error
+    if path.is_dir():
+        raise UserError(f"cannot write {path}: there is a folder of that name")
     part = path.with_name(path.name + ".part")
     try:
         _write(part, write)

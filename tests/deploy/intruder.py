@@ -29,6 +29,8 @@ from nvflare.private import defs
 from nvflare.private.admin_defs import Message
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
+from semifl.deploy.flare.hardening import choose_transport
+
 PROGRAMS = {"server_train": "server", "client_train": "client"}
 PATIENCE = 1.0  # seconds; an answer on one machine takes milliseconds
 BODIES = {  # what is asked where it matters
@@ -138,6 +140,7 @@ def _attack_once(folder: Path, order: dict[str, Any]) -> None:
 
 def main() -> None:
     folder, program = Path(sys.argv.pop(1)), sys.argv.pop(1)
+    choose_transport()  # else its own job, which semifl starts, would not find it
     threading.Thread(target=_wait_and_attack, args=(folder,), daemon=True).start()
     runpy.run_module(f"nvflare.private.fed.app.{PROGRAMS[program]}.{program}", run_name="__main__", alter_sys=True)
 

@@ -95,6 +95,12 @@ def connected(net):
         line.close()
 
 
+def engine_of(net, name):
+    """The processes of one participant's engine."""
+    folder = str(net.kits[name].engine)
+    return [each for each in psutil.process_iter(["cmdline"]) if folder in (each.info["cmdline"] or [])]
+
+
 def job_of(net, name):
     """The id of the job that runs now."""
     words = net.job_process(name).cmdline()
@@ -151,12 +157,9 @@ class Possessions:
         return ledgers, [self._engine(name) for name in ("hub", *HONEST)]
 
     def _engine(self, name):
-        folder = str(self.net.kits[name].engine)
-        for process in psutil.process_iter(["cmdline", "pid"]):
-            words = process.info["cmdline"] or []
-            if folder in words and any(word.endswith("_train") for word in words):
-                return process.info["pid"]
-        return None
+        return [
+            each.pid for each in engine_of(self.net, name) if any("_train" in word for word in each.info["cmdline"])
+        ]
 
     def check(self, results):
         assert results
@@ -164,7 +167,7 @@ class Possessions:
         for secret in self.secrets:
             assert secret not in said
         assert self._look() == self.before
-        assert None not in self.before[1]
+        assert all(len(engine) == 1 for engine in self.before[1])
 
 
 def obeyed(results, harmless=()):
@@ -255,11 +258,8 @@ def test_an_operator_has_the_commands_that_semifl_uses_and_no_others(net, run):
 
 def test_a_neighbour_without_a_kit_finds_no_port_and_a_socket_of_its_owner(net, run):
     for name in ("hub", *HONEST):
-        folder = str(net.kits[name].engine)
-        listening = set()
-        for process in psutil.process_iter(["cmdline"]):
-            if folder in (process.info["cmdline"] or []):
-                listening |= {each.laddr.port for each in process.net_connections("tcp") if each.status == "LISTEN"}
+        sockets = [each for process in engine_of(net, name) for each in process.net_connections("tcp")]
+        listening = {each.laddr.port for each in sockets if each.status == "LISTEN"}
         assert listening == ({net.port} if name == "hub" else set())
         socket = net.kits[name].engine / "jobs.socket"
         assert socket.is_socket()
@@ -298,7 +298,7 @@ import os; os._exit(0)
 def test_one_site_cannot_exhaust_the_hub(net, run, member):
     """Three answers of 600 MB that nobody asked for; the hub's processes grow by less than a tenth of one."""
     job = job_of(net, "hub")
-    engine = [each for each in processes() if str(net.kits["hub"].engine) in each.cmdline()]
+    engine = engine_of(net, "hub")
     assert len(engine) == 2
     before, rounds = [each.memory_info().rss for each in engine], len(net.records("long"))
     member.begin("oversize", [f"server.{job}"], size=600 << 20, count=3, job=job)
@@ -316,7 +316,7 @@ def test_a_hub_of_ill_will_commands_nothing_but_jobs(net, run, member):
     member.close()
     net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder), check=False)
     net.processes.pop("hub").terminate()
-    wait_for(lambda: not any(str(net.kits["hub"].engine) in each.cmdline() for each in processes()), 40)
+    wait_for(lambda: not engine_of(net, "hub"), 40)
     hub = net.kits["hub"]
     before = [Ledger(net.kits[site].memory / "privacy.json").spent(1e-5) for site in HONEST]
     intruder = Intruder(net, "hub", hub_command(hub))
@@ -333,14 +333,3 @@ def test_a_hub_of_ill_will_commands_nothing_but_jobs(net, run, member):
         assert [Ledger(net.kits[site].memory / "privacy.json").spent(1e-5) for site in HONEST] == before
     finally:
         intruder.close()
-
-
-def processes():
-    found = []
-    for each in psutil.process_iter():
-        try:
-            each.cmdline()
-            found.append(each)
-        except psutil.Error:
-            continue
-    return found

@@ -161,6 +161,24 @@ def isolated(action: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def make_odd(path: Path, kind: str) -> None:
+    """Something that is no file a program should read to its end."""
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "zeros":
+            path.symlink_to("/dev/zero")
+        case "link to itself":
+            path.symlink_to(path)
+        case "link to a folder":
+            path.symlink_to(path.parent)
+        case "endless":  # four terabytes, of which none is on the disk
+            with path.open("wb") as file:
+                file.truncate(1 << 42)
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a forked command ended: its exit code (negative: the signal), how many files it wrote, what it said."""
@@ -201,14 +219,17 @@ class Zygote:
         self._process.stdout.close()
 
     def run(self, arguments: list[object], **faults: object) -> Ended:
-        """`kill_at`, `full_at`: the step (a write, a flush, a rename, a removal) at which the fault happens."""
+        """`kill_at`, `full_at`: the step (a write, a flush, a rename, a removal) at which the fault happens.
+
+        `seconds` and `memory` (in bytes, beyond what it has) are what the command may take.
+        """
         order = {"arguments": [str(each) for each in arguments], "stderr": str(self._stderr), **faults}
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
-        return Ended(answer["code"], answer["steps"], self._stderr.read_text())
+        return Ended(answer["code"], answer["steps"], self._stderr.read_text(errors="replace"))
 
     def go_on(self, directory: Path, config: Path, **faults: object) -> Ended:
         """As `command`, with one worker."""

@@ -138,7 +138,7 @@ def test_every_digit_of_a_checkpoint_header_is_covered(halted: Path, whole: Path
     for old, new in (
         (b'"round":"3"', b'"round":"1"'),
         (b'"round":"3"', b'"round":"9"'),
-        (b'"format":"1"', b'"format":"7"'),
+        (b'"format":"2"', b'"format":"7"'),
         (b'"dtype":"F32"', b'"dtype":"I32"'),
         (b'"dtype":"F32"', b'"dtype":"U32"'),
         (b'"shape":[6,3,3,3]', b'"shape":[3,6,3,3]'),

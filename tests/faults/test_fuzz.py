@@ -24,20 +24,22 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import save
 
-from faults.harness import FULL, isolated, only_user_errors, table
+from faults.harness import FULL, bounded, isolated, make_odd, only_user_errors, table
 from semifl.data import formats
 from semifl.data.datasets.cifar10 import Cifar10
 from semifl.data.datasets.cifar100 import Cifar100
 from semifl.data.datasets.fashion_mnist import FashionMnist
 from semifl.data.datasets.svhn import Svhn
 from semifl.data.pictures import decode as decode_picture
+from semifl.errors import UserError
 from semifl.experiments import toml
-from semifl.experiments.build import load_weights
+from semifl.experiments.build import build_world, load_weights
 from semifl.experiments.checkpoint import Checkpoints
 from semifl.experiments.config import decode, override, read
 from semifl.experiments.experiment import Progress, resume, start
 from semifl.experiments.modelfile import load_model
 from semifl.experiments.records import RunDirectory
+from semifl.experiments.stage import check_outputs
 from semifl.methods.semifl import State
 from toys import toy_model
 
@@ -233,6 +235,94 @@ def test_any_name_of_a_thing(folder: Path, section: str) -> None:
         except Exception as error:
             failures.append(f"{section}.name = {name}: {type(error).__name__}: {error}")
     assert not failures, "\n".join(failures)
+
+
+# Depth, structure, and the extremes of every number
+
+
+@st.composite
+def deep(draw: st.DrawFn) -> str:
+    """Sections, dotted keys, inline tables and arrays within each other, a few levels or thousands."""
+    depth = draw(st.sampled_from([2, 50, 99, 100, 101, 102, 500, 900, 1000, 5000]))
+    where = draw(st.sampled_from(["", "data.", "model.", "method.", "stop.", "method.objective."]))
+    key = draw(words)
+    return draw(
+        st.sampled_from([
+            f"{where}{'a.' * depth}{key} = 1",
+            f"[{where}{'a.' * depth}{key}]\nb = 1",
+            f"[[{where}{'a.' * depth}{key}]]\nb = 1",
+            f"{where}{key} = {'{a = ' * depth}1{'}' * depth}",
+            f"{where}{key} = {'[' * depth}{']' * depth}",
+            f"{where}{key} = {'[{a = ' * (depth // 2)}1{'}]' * (depth // 2)}",
+            f"{where}{key} = {{{'a.' * depth}b = 1}}",
+            "\n".join(f"[{where}{'a.' * level}{key}]" for level in range(min(depth, 300))),
+        ])
+    )  # fmt: skip
+
+
+@cases(40, 800)
+@given(text=deep())
+def test_any_depth(folder: Path, text: str) -> None:
+    with only_user_errors():
+        survives(decode(read(put(folder / "deep.toml", text.encode()))), folder / "config.toml")
+    key, _, value = text.partition(" = ")
+    with only_user_errors():
+        survives(decode(override(table("paper"), [f"{key}={value}"])), folder / "config.toml")
+
+
+def with_everything(model: str, partition: str) -> dict:
+    """A small world of our own model and partition, every value written out."""
+    nest = table("guarded")
+    nest["model"] = {"name": model, **({"width": 2} if model == "cnn" else {"depth": 10, "width": 1})}
+    nest["data"] = {**nest["data"], "partition": {"name": partition}}
+    return decode(nest).table()
+
+
+WORLDS = [with_everything("cnn", "dirichlet"), with_everything("wide_resnet", "classes")]
+OWN = {("data", "per_class"), ("data", "noise")}  # of the toy data, which are a person's own code
+EXTREMES = [
+    0, -1, 1, 2**15, 2**31 - 1, 2**31, 2**32, 2**53, 2**62, 2**63 - 1, -(2**63), 10**30, 10**400, 0.0, -0.0, 5e-324,
+    1e-300, 1e18, 1e300, 1.7976931348623157e308, float("inf"), float("-inf"), float("nan"), 0.9999999999, 1.0000000001,
+]  # fmt: skip
+
+
+def built(nest: dict) -> None:
+    """As far as a run goes before it trains."""
+    world = build_world(decode(nest))
+    check_outputs(world.place(None, "cpu"))
+
+
+@cases(30, 700)
+@given(data=st.data())
+def test_the_extremes_of_every_number(data: st.DataObject) -> None:
+    """One or several at once; in a process of its own, for a number can ask for more memory than there is."""
+    nest = copy.deepcopy(data.draw(st.sampled_from(WORLDS)))
+    values = dict(toml.dotted(nest))
+    numbers = [place for place in dotted_places(nest) if type(values[".".join(place)]) in (int, float)]
+    for *path, last in data.draw(st.lists(st.sampled_from(sorted({*numbers} - OWN)), min_size=1, max_size=3)):
+        inner = nest
+        for key in path:
+            inner = inner[key]
+        inner[last] = data.draw(st.sampled_from(EXTREMES))
+    assert isolated(lambda: built(nest)) == 0, nest
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "zeros", "endless", "link to itself"])
+def test_a_configuration_that_is_no_file(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "config.toml"
+    make_odd(path, kind)
+    with bounded(), pytest.raises(UserError, match=r"cannot read .*config\.toml"):
+        read(path)
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "zeros", "endless", "link to itself"])
+def test_weights_and_models_that_are_no_files(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "model.safetensors"
+    make_odd(path, kind)
+    with bounded(), pytest.raises(UserError, match=r"model\.safetensors"):
+        load_model(path)
+    with bounded(), pytest.raises(UserError, match=r"model\.safetensors"):
+        load_weights(toy_model(3, 3), path, partial=True)
 
 
 # Pictures
@@ -522,7 +612,7 @@ def test_any_records(folder: Path, content: bytes, result: bytes) -> None:
     with only_user_errors():
         assert all(isinstance(record, dict) for record in directory.rounds())
     with only_user_errors():
-        directory.keep_rounds(3)
+        directory.keep_rounds(directory.rounds_until(3))
     with only_user_errors():
         assert isinstance(directory.result(), dict | None)
 

@@ -9,6 +9,7 @@ import json
 import mmap
 import os
 import random
+import resource
 import signal
 import struct
 import sys
@@ -69,7 +70,10 @@ class Faults:
 
 
 def child(order: dict[str, Any], counter: mmap.mmap) -> None:
-    signal.alarm(SECONDS)
+    signal.alarm(order.get("seconds", SECONDS))
+    if "memory" in order:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + order["memory"], used + order["memory"]))
     with Path(order["stderr"]).open("wb") as sink, Path(os.devnull).open("wb") as nowhere:
         os.dup2(sink.fileno(), 2)
         os.dup2(nowhere.fileno(), 1)

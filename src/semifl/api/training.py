@@ -108,7 +108,7 @@ def train(
 def load(directory: str | Path, model: Model | None = None, device: str = "auto") -> Result:
     """The Result of a finished run; a model that was handed over in Python must be handed over again."""
     run = RunDirectory(Path(directory))
-    summary = run.result()
+    summary = run.whole_result()
     if summary is None:
         raise UserError(f"{directory} holds no finished run")
     build = None if model is None else partial(_build, *choose(model))

@@ -21,6 +21,7 @@ from semifl.report.reading import read_run
 
 MOST_ADVICE = 3  # sentences after a run; the report has them all
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
+IN_THE_WAY = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EFBIG, errno.ENXIO)
 
 
 class Live(Silent):
@@ -82,11 +83,12 @@ def interrupted(directory: Path) -> Iterator[None]:
     except RunStopped as error:
         raise RunStopped(f"{error}; every finished round is kept: semifl resume {directory}") from error
     except OSError as error:
-        if error.errno not in WRITING_FAILED:
+        if error.errno not in (*WRITING_FAILED, *IN_THE_WAY):
             raise
+        remedy = "make room" if error.errno in WRITING_FAILED else "put that right"
         raise UserError(
             f"cannot write {error.filename or directory}: {error.strerror}; "
-            f"every finished round is kept, so make room and go on with: semifl resume {directory}"
+            f"every finished round is kept, so {remedy} and go on with: semifl resume {directory}"
         ) from error
 
 

@@ -29,6 +29,7 @@ def command(
 def _show_run(directory: Path) -> None:
     from semifl.experiments import toml
     from semifl.experiments.records import RunDirectory
+    from semifl.experiments.soundness import is_round
 
     run = RunDirectory(directory)
     config = run.config()
@@ -37,7 +38,7 @@ def _show_run(directory: Path) -> None:
     if result:
         typer.echo(json.dumps(result, indent=1))
     else:
-        last = f", accuracy {rounds[-1]['accuracy']:.1f} %" if rounds else ""
+        last = f", accuracy {rounds[-1]['accuracy']:.1f} %" if rounds and is_round(rounds[-1]) else ""
         typer.echo(
             f"unfinished: {len(rounds)} of {config.run.rounds} rounds{last}; go on with: semifl resume {directory}"
         )

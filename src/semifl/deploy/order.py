@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
 
 from semifl import __version__
@@ -24,6 +23,7 @@ from semifl.experiments.build import World, build_model
 from semifl.experiments.config import Config, WarmStart, decode, refuse_unknown
 from semifl.experiments.toml import Table
 from semifl.federation.world import Method
+from semifl.learning.network import parameters_of
 from semifl.randomness import Seed
 
 KEYS = ("semifl", "format", "run", "sites", "config", "facts")
@@ -162,10 +162,9 @@ def refuse_code(table: Table, where: str) -> None:
 
 
 def _check_size(build: Callable[..., nn.Module], policy: Policy) -> int:
-    """How many parameters the model has: built without memory for them, so that an absurd size costs nothing."""
+    """How many parameters the model has, if the policy allows as many."""
     try:
-        with torch.device("meta"):
-            parameters = sum(each.numel() for each in build().parameters())
+        parameters = parameters_of(build)
     except UserError:
         raise
     except Exception as error:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from semifl import machine
 from semifl.data.augment import strong, weak
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, Source
 from semifl.data.labels import balanced_draw, hold_out
@@ -21,8 +20,13 @@ from semifl.errors import UserError
 from semifl.experiments.config import VIEWS, Chosen, Config, Views, WarmStart
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place
+from semifl.learning.network import parameters_of
+from semifl.learning.tensorfile import read_tensors
 from semifl.randomness import Seed
+from semifl.regular import why
 
+COPIES = 4  # of every weight while a model trains: itself, its gradient, its momentum, the model as it was sent
+BYTES = 4  # of a weight
 LABELED, CLIENTS = 250, 100  # where neither the configuration nor the data say
 
 
@@ -62,7 +66,9 @@ class World:
         )
 
     def model_factory(self) -> partial[nn.Module]:
+        """Any process can build the model with it; one that is too large for this machine is refused here."""
         config = self.config
+        refuse_too_large(config.model, self.data.facts)
         return partial(
             build_model, config.model.thing, config.model_keys, self.data.facts, config.run.seed, config.warm_start
         )
@@ -86,6 +92,24 @@ def build_world(config: Config) -> World:
     return World(config, data, Division(server, validation, holdings))
 
 
+def refuse_too_large(model: Chosen[Any], facts: Facts) -> None:
+    """A model of ours that this machine could not train; one of a person's own is not built twice to find out."""
+    spec = getattr(model.thing, "__self__", None)
+    if spec is None:
+        return
+    keys = ", ".join(f"model.{each.name} = {getattr(spec, each.name)!r}" for each in fields(spec))
+    try:
+        parameters = parameters_of(partial(model.thing, facts.channels, facts.size, facts.classes))
+    except (RuntimeError, TypeError, OverflowError) as error:  # more than a tensor of any kind can count
+        raise UserError(f"a model with {keys} is too large for any machine") from error
+    needed, there = COPIES * BYTES * parameters, machine.memory()
+    if needed > there:
+        raise UserError(
+            f"a model with {keys} has {parameters:,} parameters, and to train it takes at least "
+            f"{needed / 1e9:,.1f} GB of memory: this machine has {there / 1e9:,.1f} GB"
+        )
+
+
 def build_model(
     factory: Any, keys: dict[str, Any], facts: Facts, seed: int, warm_start: WarmStart, width: float = 1.0
 ) -> nn.Module:
@@ -106,8 +130,8 @@ def build_model(
         torch.manual_seed(Seed(seed).under("model").number())
         try:
             module = factory(**arguments)
-        except TypeError as error:
-            raise UserError(f"the model cannot be built with {arguments}: {error}") from error
+        except (TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
+            raise UserError(f"the model cannot be built with {arguments}: {why(error)}") from error
     if not isinstance(module, nn.Module):
         raise UserError(f"the model must be a torch.nn.Module, not {type(module).__name__}")
     if warm_start.weights and width == 1:
@@ -118,11 +142,11 @@ def build_model(
 def load_weights(module: nn.Module, path: Path, partial: bool) -> list[str]:
     """Copy a .safetensors file into the module; returns the names that only `partial` leaves out."""
     try:
-        given = load_file(path)
+        given = read_tensors(path).tensors
     except FileNotFoundError as error:
         raise UserError(f"there is no weights file {path}") from error
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} is not a readable .safetensors file: {error}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is not a readable .safetensors file: {why(error)}") from error
     own = module.state_dict()
     misfits = [name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name))]
     # Statistics are computed anew in every round, so a file without them is complete.

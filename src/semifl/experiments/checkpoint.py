@@ -8,24 +8,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from semifl.durable import replace_file
 from semifl.errors import UserError
+from semifl.experiments.binding import Bound
+from semifl.federation.memory import Kept
 from semifl.learning import trees
 from semifl.learning.batchnorm import Moments
 from semifl.learning.server_step import Past
+from semifl.learning.tensorfile import read_tensors
 from semifl.learning.weights import Snapshot, digest
+from semifl.parsing import from_json
+from semifl.regular import why
 
-FORMAT = 1
+FORMAT = 2  # 1 had the State alone
 KEPT = 2
 
 
 class Saved(NamedTuple):
     round: int
     state: Any
+    bound: Bound | None  # to the files beside it; None in format 1
+    path: Path
 
 
 class Checkpoints:
@@ -34,9 +40,9 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def save(self, round: int, state: Any) -> None:
+    def save(self, round: int, state: Any, bound: Bound) -> None:
         tensors: list[Tensor] = []
-        skeleton = json.dumps(trees.flatten(state, tensors))
+        skeleton = json.dumps(trees.flatten((state, bound), tensors))
         # Clones, because tensors that are views of one vector must be separate in the file.
         named = {str(number): tensor.detach().cpu().clone() for number, tensor in enumerate(tensors)}
         metadata = {"format": str(FORMAT), "round": str(round), "skeleton": skeleton}
@@ -46,7 +52,9 @@ class Checkpoints:
             self._path(old).unlink(missing_ok=True)
 
     def rounds(self) -> list[int]:
-        return sorted(int(path.stem) for path in self.folder.glob("[0-9]*.safetensors"))
+        """Of the files that bear a name of ours."""
+        found = (path.stem for path in self.folder.glob("[0-9]*.safetensors"))
+        return sorted(int(stem) for stem in found if stem.isascii() and stem.isdecimal() and stem == f"{int(stem):06d}")
 
     def load(self, named: Sequence[type], warn: Any) -> Saved | None:
         """The newest sound checkpoint; a damaged one is passed over with a warning.
@@ -56,29 +64,31 @@ class Checkpoints:
         problems = []
         for round in reversed(self.rounds()):
             try:
-                return self._read(self._path(round), named)
-            except (OSError, SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
-                problems.append(f"{self._path(round).name} is damaged ({error})")
+                return self._read(round, named)
+            except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+                problems.append(f"{self._path(round).name} is damaged ({why(error)})")
                 warn(f"checkpoint {problems[-1]}: falling back to the one before")
         if problems:
             raise UserError(f"no checkpoint in {self.folder} can be read: {'; '.join(problems)}")
         return None
 
-    def _read(self, path: Path, named: Sequence[type]) -> Saved:
-        with safe_open(path, "pt") as file:
-            metadata = dict(file.metadata() or {})
-            named_tensors = {name: file.get_tensor(name) for name in sorted(file.keys(), key=int)}
+    def _read(self, round: int, named: Sequence[type]) -> Saved:
+        path = self._path(round)
+        metadata, unsorted = read_tensors(path)
+        tensors = {name: unsorted[name] for name in sorted(unsorted, key=int)}
         checksum = metadata.pop("checksum")
-        if checksum != _checksum(metadata, named_tensors):
+        if checksum != _checksum(metadata, tensors):
             raise ValueError("its checksum does not match")
-        if metadata["format"] != str(FORMAT):
+        if metadata["format"] not in ("1", str(FORMAT)):
             raise UserError(
                 f"{path} has format {metadata['format']}, this version reads {FORMAT}: use the version that wrote it"
             )
-        tensors = list(named_tensors.values())
-        known = {each.__name__: each for each in (*named, Moments, Past, Snapshot)}
-        state = trees.rebuild(json.loads(metadata["skeleton"]), tensors, known)
-        return Saved(int(metadata["round"]), state)
+        if metadata["round"] != str(round):
+            raise ValueError(f"it is the checkpoint of round {metadata['round']}")
+        known = {each.__name__: each for each in (*named, Bound, Kept, Moments, Past, Snapshot)}
+        content = trees.rebuild(from_json(metadata["skeleton"]), list(tensors.values()), known)
+        state, bound = (content, None) if metadata["format"] == "1" else content
+        return Saved(round, state, bound, path)
 
     def _path(self, round: int) -> Path:
         return self.folder / f"{round:06d}.safetensors"

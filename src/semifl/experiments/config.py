@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,9 +24,12 @@ from semifl.experiments.health import Health
 from semifl.experiments.toml import Table
 from semifl.federation.world import Method
 from semifl.objectives import Objective
+from semifl.parsing import DEEPEST, TooDeep, from_toml, shallow
 from semifl.registry import did_you_mean
+from semifl.regular import read_text
 
 T = TypeVar("T")
+LARGEST_FILE = 4 << 20  # bytes of a configuration; a thousand sites need a hundredth
 PATHS = (("data", "root"), ("model", "weights"))  # keys whose values name files
 DATASETS, MODELS, METHODS = "semifl.data.datasets", "semifl.models", "semifl.methods"
 OBJECTIVES = "semifl.objectives"
@@ -167,12 +169,12 @@ def only_in_python(what: str) -> str:
 def read(path: Path) -> Table:
     """The raw tables of a TOML file; paths in it are relative to the file."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = from_toml(read_text(path, largest=LARGEST_FILE))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not a text file in UTF-8") from error
-    except (ValueError, RecursionError) as error:  # bad syntax, endless numbers, endless nesting
+    except ValueError as error:  # bad syntax, endless numbers, endless nesting
         raise UserError(f"{path} is not valid TOML: {error}") from error
     return _with_whole_paths(table, path.absolute().parent)
 
@@ -185,12 +187,17 @@ def override(table: Table, settings: Sequence[str]) -> Table:
         keys = dotted.strip().split(".")
         if not equals or not all(keys) or not _is_text(setting):
             raise UserError(f"--set {setting!r} is not of the form section.key=value")
+        if len(keys) > DEEPEST:
+            raise UserError(f"--set {setting[:40]!r}… is nested more than {DEEPEST} levels deep")
         inner = result
         for key in keys[:-1]:
             inner = inner.setdefault(key, {})
             if not isinstance(inner, dict):
                 raise UserError(f"--set {setting!r}: {key!r} is a value, not a section")
-        inner[keys[-1]] = _value(text.strip())
+        try:
+            inner[keys[-1]] = _value(text.strip())
+        except TooDeep as error:
+            raise UserError(f"--set {setting[:40]!r}… cannot be followed: {error}") from error
     return result
 
 
@@ -207,9 +214,10 @@ def _with_whole_paths(table: Table, folder: Path) -> Table:
 def decode(table: Table) -> Config:
     """Check every key and type, fill in the defaults; relative paths begin where the program runs."""
     try:
-        return _decode(_with_whole_paths(_copy(table), Path.cwd()))
-    except RecursionError as error:
-        raise UserError("the configuration is nested too deeply") from error
+        shallow(table)
+    except TooDeep as error:
+        raise UserError(f"the configuration cannot be followed: {error}") from error
+    return _decode(_with_whole_paths(_copy(table), Path.cwd()))
 
 
 def _decode(table: Table) -> Config:
@@ -349,8 +357,10 @@ def _text(value: Any, key: str) -> str:
 
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
+        return from_toml(f"value = {text}")["value"]
+    except TooDeep:
+        raise
+    except ValueError:
         return text
 
 

@@ -14,6 +14,7 @@ import torch
 
 from semifl.errors import RunStopped, UserError
 from semifl.experiments import toml
+from semifl.experiments.binding import Bound, adopted, bound_to, refuse_another_config, refuse_other_files
 from semifl.experiments.build import World, build_world
 from semifl.experiments.checkpoint import Checkpoints
 from semifl.experiments.config import Config, read
@@ -34,6 +35,15 @@ class Progress(NamedTuple):
 
     state: Any
     guard: Guard | None
+
+
+class Standing(NamedTuple):
+    """Where a run stands after its last complete round."""
+
+    done: int
+    progress: Progress
+    history: list[Record]
+    bound: Bound
 
 
 def start(
@@ -69,7 +79,7 @@ def start_or_resume(
     if changed := changes(directory, world.config):
         raise UserError(f"{out} holds another run, so this one needs a directory of its own: {changed[0]}")
     with directory.locked():
-        finished = directory.result()
+        finished = directory.whole_result()
         return finished or _go_on(world, directory, workers, device, observer, elsewhere)
 
 
@@ -81,7 +91,7 @@ def resume(
     config = directory.config()
     with directory.locked():
         done = max(Checkpoints(directory.checkpoints).rounds(), default=0)
-        finished = directory.result()
+        finished = directory.whole_result()
         if rounds is not None and rounds != config.run.rounds:
             config = _change_rounds(directory, config, done, rounds)
         elif finished:
@@ -139,13 +149,12 @@ def _run(
     world: World, directory: RunDirectory, workers: int, device: str, observer: Observer, elsewhere: Elsewhere | None
 ) -> Record:
     with open_stage(world, directory, workers, device, observer, elsewhere) as stage:
+        standing = _load(stage)  # before anything is trained or removed: what does not belong here is refused at once
         rivals = _rivals(stage)
-        done, progress = _load(stage)
-        directory.keep_rounds(done)
-        if stage.place.memory:
-            stage.place.memory.forget_after(done)
-        observer.begin(world, done + 1)
-        last, progress = _play(stage, done, progress)
+        directory.keep_rounds(standing.history)
+        stage.memory.forget_after(standing.done)
+        observer.begin(world, standing.done + 1)
+        last, progress = _play(stage, standing)
         return finish(stage, last, progress.state, rivals, progress.guard)
 
 
@@ -164,29 +173,40 @@ def _rivals(stage: Stage) -> Rivals:
     return rivals
 
 
-def _load(stage: Stage) -> tuple[int, Progress]:
-    """The last round that is done and what to go on from."""
+def _load(stage: Stage) -> Standing:
+    """The last round that is done and what to go on from, all of it as this run left it."""
     first = stage.method.start(stage.first_weights)
     guard = first_guard(stage.first_weights) if stage.world.config.run.guard else None
     named = [type(first), Guard, Progress]
-    saved = Checkpoints(stage.directory.checkpoints).load(named, stage.observer.warn)
-    return (saved.round, saved.state) if saved else (0, Progress(first, guard))
+    directory, config, memory = stage.directory, stage.world.config, stage.memory
+    saved = Checkpoints(directory.checkpoints).load(named, stage.observer.warn)
+    if not saved:
+        return Standing(0, Progress(first, guard), [], bound_to(config))
+    if saved.bound:
+        refuse_another_config(saved.bound, bound_to(config), saved.path, directory.path / "config.toml")
+    history = directory.rounds_until(saved.round)
+    if saved.bound:
+        refuse_other_files(saved.bound, directory, history, memory)
+    return Standing(saved.round, saved.state, history, saved.bound or adopted(config, history, memory))
 
 
-def _play(stage: Stage, done: int, progress: Progress) -> tuple[int, Progress]:
+def _play(stage: Stage, standing: Standing) -> tuple[int, Progress]:
     """The rounds that are still to come; returns the last one and what is left after it."""
     checkpoints = Checkpoints(stage.directory.checkpoints)
-    history = stage.directory.rounds()
+    done, progress, history, bound = standing
     for index in range(done + 1, stage.world.config.run.rounds + 1):
         if _should_stop(stage.world.config, history):
             stage.directory.add_event("stopped early", after=index - 1)
             return index - 1, progress
         record, progress = _one_round(stage, index, progress, history)
-        if best_on_validation(record, history):
+        better = best_on_validation(record, history)
+        if better:
             keep_model(stage, record)
         history.append(record)
         stage.directory.add_round(record)
-        checkpoints.save(index, progress)
+        memory = stage.memory.note(bound.memory, record["cohort"], index)
+        bound = bound.after(record, memory, stage.directory.model if better else None)
+        checkpoints.save(index, progress, bound)
         try:
             stage.observer.round(record, max(each["accuracy"] for each in history))
         except StopIteration:

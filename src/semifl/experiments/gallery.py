@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from semifl.data.augment import beta_weights, mix, strong, weak
 from semifl.data.dataset import UNKNOWN
+from semifl.durable import replace_file
 from semifl.experiments.stage import Stage
 from semifl.federation.sites import infer
 from semifl.learning.targets import PseudoLabels, pseudo_labels
@@ -121,13 +123,13 @@ def _captioned(stage: Stage, labeled: Labeled, chosen: Tensor) -> Sheet:
 def _write(stage: Stage, sheets: dict[str, Sheet], index: int) -> None:
     """The list of pictures comes last and counts: without it there is no gallery."""
     folder = stage.directory.path / "gallery"
-    folder.mkdir(exist_ok=True)
     about: list[dict[str, Any]] = []
     for name, sheet in sheets.items():
         side = min(stage.world.data.facts.size, LARGEST)
         about.append({"name": name, "side": side, "across": sheet.across, "captions": sheet.captions})
         if sheet.captions:
-            _grid(sheet, side).save(folder / f"{name}.png", optimize=True)
+            grid = _grid(sheet, side)
+            replace_file(folder / f"{name}.png", partial(grid.save, format="PNG", optimize=True))
     stage.directory.write_facts("gallery/gallery.json", {"round": index, "galleries": about})
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from semifl.experiments.binding import bound_to, refuse_another_config
 from semifl.experiments.checkpoint import Checkpoints
 from semifl.experiments.stage import Stage
 from semifl.learning.evaluation import Score
@@ -24,14 +25,17 @@ def train_labels_only(stage: Stage, positions: Tensor, name: str) -> LabelsOnly:
     server, nobody = stage.server_with(positions).alone(), stage.nobody()
     server.tests = False
     state = stage.method.start(stage.first_weights)
+    rounds = stage.world.config.run.rounds
+    bound = bound_to(stage.world.config, rounds=rounds, labels_only=name)  # its learning rates hang on the rounds
     saved = checkpoints.load([type(state)], stage.observer.warn)
     done = 0
     if saved:
+        if saved.bound:
+            refuse_another_config(saved.bound, bound, saved.path, stage.directory.path / "config.toml")
         done, state = saved.round, saved.state
-    rounds = stage.world.config.run.rounds
     for index in range(done + 1, rounds + 1):
         state = stage.method.round(stage.round_at(index, index, server), state, server, nobody)
-        checkpoints.save(index, state)
+        checkpoints.save(index, state, bound)
     model = stage.method.finish(stage.round_at(rounds + 1, rounds, server), state, server, nobody)
     held_out = server.grade(model, "validation") if stage.world.config.split.validation else None
     return LabelsOnly(model, server.grade(model, "test"), held_out)

@@ -8,18 +8,19 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
 from semifl.data.dataset import Facts
 from semifl.durable import replace_file
 from semifl.errors import UserError
-from semifl.experiments.build import World, build_model
+from semifl.experiments.build import World, build_model, refuse_too_large
 from semifl.experiments.config import WarmStart, decode
 from semifl.learning import batchnorm
 from semifl.learning.network import Network
+from semifl.learning.tensorfile import read_tensors
 from semifl.learning.weights import Snapshot
+from semifl.parsing import from_json
 
 FORMAT = 1
 
@@ -54,13 +55,12 @@ def load_model(path: Path, device: str = "cpu", build: Callable[[Facts], nn.Modu
     Refuses files that do not describe themselves.
     """
     try:
-        with safe_open(path, "pt") as file:
-            about = json.loads((file.metadata() or {})["semifl"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        metadata, tensors = read_tensors(path)
+        about = from_json(metadata["semifl"])
         written = about["format"]
     except FileNotFoundError as error:
         raise UserError(f"there is no model file {path}") from error
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a model written by semifl") from error
     if written != FORMAT:
         raise UserError(f"{path} has format {written}, this version reads {FORMAT}: use the version that wrote it")
@@ -78,6 +78,7 @@ def load_model(path: Path, device: str = "cpu", build: Callable[[Facts], nn.Modu
 
 def _build(model: dict[str, Any], facts: Facts) -> nn.Module:
     config = decode({"model": dict(model)})
+    refuse_too_large(config.model, facts)
     return build_model(config.model.thing, config.model_keys, facts, 0, WarmStart())
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from semifl.durable import replace_text
 from semifl.errors import UserError
 from semifl.experiments import toml
 from semifl.experiments.config import Config, decode, read
+from semifl.experiments.soundness import is_number, is_result, is_round
 from semifl.federation.tally import Tally
 from semifl.federation.world import Round
+from semifl.parsing import from_json
+from semifl.regular import add_text, read_text
 
 Record = dict[str, Any]
 FORMAT = 2  # of run directories; raised when a later version could not read an earlier one's
@@ -55,7 +59,7 @@ class RunDirectory:
         replace_text(self.path / "config.toml", toml.dumps(config.table()))
 
     def config(self) -> Config:
-        if not (self.path / "config.toml").is_file():
+        if not (self.path / "config.toml").exists():
             raise UserError(f"{self.path} is not a run directory: it has no config.toml")
         if not any((self.path / name).exists() for name in ("environment.json", "rounds.jsonl", "checkpoint")):
             raise UserError(
@@ -83,26 +87,39 @@ class RunDirectory:
         """The finished rounds, as far as the file is sound; the last line may have been cut off by a crash."""
         return _read_lines(self.path / "rounds.jsonl")
 
-    def keep_rounds(self, last: int) -> None:
-        """Drop lines of rounds that the checkpoint does not know: they will be run, and written, again."""
-        kept = [record for record in self.rounds() if record["round"] <= last]
+    def rounds_until(self, last: int) -> list[Record]:
+        """All rounds that the checkpoint of round `last` knows, each with all that is needed to go on."""
+        sound = takewhile(is_round, self.rounds())
+        kept = [record for record in sound if record["round"] <= last]
+        if len({"validation_accuracy" in record for record in kept}) > 1:  # in every round or in none
+            kept = []
         if [record["round"] for record in kept] != list(range(1, last + 1)):
             raise UserError(
                 f"{self.path / 'rounds.jsonl'} is damaged: the checkpoint is of round {last}, "
                 f"but only {len(kept)} rounds before it can be read"
             )
+        return kept
+
+    def keep_rounds(self, kept: list[Record]) -> None:
+        """Drop lines of rounds that the checkpoint does not know: they will be run, and written, again."""
         replace_text(self.path / "rounds.jsonl", "".join(json.dumps(record) + "\n" for record in kept))
 
     def add_round(self, record: Record) -> None:
-        _append(self.path / "rounds.jsonl", record)
+        add_text(self.path / "rounds.jsonl", json.dumps(record) + "\n")
 
     def add_event(self, kind: str, **facts: Any) -> None:
-        _append(self.path / "events.jsonl", {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "event": kind, **facts})
+        event = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "event": kind, **facts}
+        add_text(self.path / "events.jsonl", json.dumps(event) + "\n")
 
     def result(self) -> Record | None:
         """The outcome, or None if there is none yet or a crash left half of it."""
         result = _read_object(self.path / "result.json")
-        return result if {"accuracy", "rounds"} <= result.keys() else None
+        return result if is_number(result.get("accuracy")) and is_number(result.get("rounds")) else None
+
+    def whole_result(self) -> Record | None:
+        """The same, if it has all that is told of a finished run."""
+        result = self.result()
+        return result if result and is_result(result) else None
 
     def forget_result(self) -> None:
         (self.path / "result.json").unlink(missing_ok=True)
@@ -232,33 +249,29 @@ def _processor() -> str:
         return platform.processor()
 
 
-def _append(path: Path, record: Record) -> None:
-    """One line, on disk before this returns."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _read_object(path: Path) -> Record:
     """A JSON object; nothing if there is none, or something else."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = from_json(read_text(path))
+    except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
 def _read_lines(path: Path) -> list[Record]:
-    if not path.is_file():
+    try:
+        lines = read_text(path, errors="replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
     records = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in lines:
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = from_json(line)
+        except ValueError:
             break
-        if not isinstance(record, dict) or not isinstance(record.get("round"), int):
+        if not isinstance(record, dict) or type(record.get("round")) is not int:
             break
         records.append(record)
     return records

@@ -68,6 +68,7 @@ class Silent:
 class Stage:
     world: World
     place: Place
+    memory: ClientMemory
     pool: Pool
     server: ServerSite
     tally: Tally
@@ -120,7 +121,8 @@ def open_stage(
         raise UserError(
             "no client of this run has a picture here: a run of a real federation goes on with 'semifl deploy'"
         )
-    place = world.place(ClientMemory(directory.checkpoints / "memory"), device)
+    memory = ClientMemory(directory.checkpoints / "memory")
+    place = world.place(memory, device)
     pool: Pool = Here(place)
     if workers > 1:
         place.share()
@@ -131,7 +133,8 @@ def open_stage(
         # All but the server's own work is done by one thread: two that wait for each other are slow on a busy machine.
         with threads(1):
             # The first weights are taken now: every fit leaves its own in the network.
-            yield Stage(world, place, pool, server, tally, directory, observer, place.network.weights(), elsewhere)
+            first = place.network.weights()
+            yield Stage(world, place, memory, pool, server, tally, directory, observer, first, elsewhere)
     finally:
         pool.close()
 

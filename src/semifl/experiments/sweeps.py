@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from semifl.errors import UserError
 from semifl.experiments import presets, toml
 from semifl.experiments.config import decode, override, read
-from semifl.experiments.tables import Cell, ResultTable, dotted, file_name, fingerprint
+from semifl.experiments.tables import Cell, ResultTable, file_name, fingerprint
+from semifl.experiments.toml import dotted
 
 KEYS = ("preset", "config", "seeds", "set", "grid", "title")
 

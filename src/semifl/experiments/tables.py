@@ -6,18 +6,19 @@ The paper's own tables come from its presets; anybody's own is a TOML file of ro
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from semifl.errors import UserError
 from semifl.experiments import presets, toml
 from semifl.experiments.config import decode, override, read
 from semifl.experiments.presets import paper
 from semifl.experiments.scales import SCALES
-from semifl.experiments.toml import Table
+from semifl.experiments.toml import Table, dotted
+from semifl.parsing import from_json
+from semifl.regular import read_text
 
 TITLES = {
     "results": "Comparison with baselines, SSL, FL and SSFL methods (the paper's result table)",
@@ -104,14 +105,6 @@ def _own_config(settings: Table, scale: str, folder: Path, where: str) -> Table:
     return config
 
 
-def dotted(keys: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in keys.items():
-        if isinstance(value, dict):
-            yield from dotted(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 def fingerprint(config: Table) -> str:
     """Of every value, stated or not: when a default changes, it is another experiment."""
     return hashlib.sha256(toml.dumps(decode(config).table()).encode()).hexdigest()[:6]
@@ -127,7 +120,7 @@ def measured(folder: Path, cell: Cell, metric: str) -> dict[int, float]:
     for path in sorted(folder.glob(f"{cell.name}-seed-*/result.json")):
         seed = path.parent.name.removeprefix(f"{cell.name}-seed-")
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))[metric]
+            value = from_json(read_text(path))[metric]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if seed.isdigit() and isinstance(value, float | int):

@@ -1,12 +1,22 @@
-"""TOML out (the standard library only reads it): nested tables whose leaves are scalars or lists of scalars."""
+"""Nested tables whose leaves are scalars or lists of scalars, and TOML out (the standard library only reads it)."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 Table = dict[str, Any]
+
+
+def dotted(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its whole name, section.key."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def dumps(table: Table, prefix: str = "") -> str:

@@ -46,7 +46,7 @@ class Scaler:
 def initialise(module: nn.Module) -> nn.Module:
     """Convolutions Kaiming normal by fan-out, norms 1 and 0, linear weights as PyTorch draws them with bias 0."""
     for layer in module.modules():
-        if isinstance(layer, nn.Conv2d):
+        if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:  # nothing to draw where there is no memory
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
         elif isinstance(layer, nn.Linear):
             nn.init.zeros_(layer.bias)

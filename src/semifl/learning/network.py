@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from semifl.errors import UserError
 from semifl.learning import batchnorm
 from semifl.learning.weights import Snapshot, Weights
+
+
+def parameters_of(build: Callable[[], nn.Module]) -> int:
+    """How many numbers a model has, built without memory for them, so that one of absurd size costs nothing."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return sum(each.numel() for each in build().parameters())
 
 
 class Network:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from semifl.learning.layers import conv, initialise, narrowed, norm_layer
 
+DEEPEST = 1000  # layers, the most of the paper
+
 
 @dataclass(frozen=True)
 class WideResNet:
@@ -18,8 +20,8 @@ class WideResNet:
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
 
     def __post_init__(self) -> None:
-        if self.depth < 10 or (self.depth - 4) % 6:
-            raise ValueError(f"depth must be 10, 16, 22, 28, … (6n + 4), not {self.depth}")
+        if not 10 <= self.depth <= DEEPEST or (self.depth - 4) % 6:
+            raise ValueError(f"depth must be 10, 16, 22, 28, … (6n + 4), at most {DEEPEST}, not {self.depth}")
         if self.width < 1:
             raise ValueError(f"width must be at least 1, not {self.width}")
 

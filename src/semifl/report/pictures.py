@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
+from semifl.regular import read_bytes
 from semifl.report.reading import Run
 
 TITLES = {
@@ -65,7 +66,8 @@ def _tiles(run: Run, about: dict[str, Any]) -> list[Tile]:
     captions, side, across = list(about["captions"]), int(about["side"]), int(about["across"])
     if not captions:
         return []
-    with Image.open(run.path / "gallery" / f"{about['name']}.png", formats=["PNG"]) as sheet:
+    stored = read_bytes(run.path / "gallery" / f"{about['name']}.png")
+    with Image.open(io.BytesIO(stored), formats=["PNG"]) as sheet:
         if sheet.width * sheet.height > LARGEST_SHEET or not 1 <= side <= sheet.width or across < 1:
             raise ValueError("its size does not fit its list")
         return [

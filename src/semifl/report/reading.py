@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from semifl.errors import UserError
+from semifl.parsing import from_json, from_toml
+from semifl.regular import read_text
 
 Record = dict[str, Any]
 LARGEST = 1e18  # of numbers; MOST_CLIENTS of sites: what lies beyond is damage
@@ -161,8 +161,8 @@ def _matrix(rows: Any) -> list[list[float]]:
 
 def _config(path: Path, problems: list[str]) -> Record:
     try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        config = from_toml(read_text(path))
+    except (OSError, ValueError) as error:
         problems.append(f"config.toml cannot be read: {_reason(error)}.")
         return {}
     if isinstance(config.get("method"), dict):
@@ -176,8 +176,8 @@ def _object(path: Path, problems: list[str]) -> Record:
     if not path.exists():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        content = from_json(read_text(path))
+    except (OSError, ValueError) as error:
         problems.append(f"{path.name} cannot be read: {_reason(error)}.")
         return {}
     if isinstance(content, dict):
@@ -203,15 +203,15 @@ def _lines(path: Path, problems: list[str]) -> list[Record]:
     if not path.exists():
         return []
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_text(path, errors="replace").splitlines()
     except OSError as error:
         problems.append(f"{path.name} cannot be read: {_reason(error)}.")
         return []
     records: list[Record] = []
     for line in lines:
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = from_json(line)
+        except ValueError:
             record = None
         if not isinstance(record, dict):
             problems.append(f"{path.name} is cut off or damaged in line {len(records) + 1} of {len(lines)}.")

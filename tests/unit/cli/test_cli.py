@@ -254,7 +254,7 @@ def test_no_space_is_one_sentence(capsys: Output, tmp_path: Path, monkeypatch) -
 
     from semifl.experiments.checkpoint import Checkpoints
 
-    def full(self, round, state) -> None:
+    def full(self, round, state, bound) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(self.folder))
 
     monkeypatch.setattr(Checkpoints, "save", full)

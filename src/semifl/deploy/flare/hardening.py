@@ -53,14 +53,7 @@ READABLE = frozenset(  # what a message may be made of, besides numbers, words, 
 
 def harden(sites: tuple[str, ...]) -> None:
     """Once in a process, before FLARE opens its first connection."""
-    CommConfigurator._configuration = {
-        "allow_adhoc_conns": False,
-        "internal": {"scheme": SCHEME, "resources": {}},
-        "streaming_window_size": WINDOW,
-        "streaming_max_out_seq_chunks": BACKLOG >> 20,
-    }
-    CommConfigurator._config_loaded = True  # from here, so that no file in a kit can say otherwise
-    communicator.driver_mgr.register(LocalSocketDriver)
+    choose_transport()
     aio_http_driver.MAX_FRAME_SIZE = socket_conn.MAX_FRAME_SIZE = LARGEST_FRAME
     streams.HERE.is_open = _is_gathered
     _put_gate_before_cells(frozenset(sites))
@@ -68,6 +61,18 @@ def harden(sites: tuple[str, ...]) -> None:
     _read_plain_types_only()
     _survive_bad_messages()
     _reduce_commands()
+
+
+def choose_transport() -> None:
+    """Set in the program, so that no file in a kit can say otherwise."""
+    CommConfigurator._configuration = {
+        "allow_adhoc_conns": False,
+        "internal": {"scheme": SCHEME, "resources": {}},
+        "streaming_window_size": WINDOW,
+        "streaming_max_out_seq_chunks": BACKLOG >> 20,
+    }
+    CommConfigurator._config_loaded = True
+    communicator.driver_mgr.register(LocalSocketDriver)
 
 
 def _put_gate_before_cells(sites: frozenset[str]) -> None:

@@ -83,7 +83,7 @@ def measured(net: Net, proxy: CountingProxy, precision: str, alone: float) -> di
     model = records[-1]["bytes_down"] / len(SITES)  # of the snapshot as it travels
     wire = (after - before) / (last - first)
     return {
-        "benchmark": "deploy", "precision": precision, "megabytes_of_the_model": round(model / 1e6, 3),
+        "benchmark": "federation", "precision": precision, "megabytes_of_the_model": round(model / 1e6, 3),
         "megabytes_on_the_wire_per_round": round(wire / 1e6, 3),
         "wire_over_model_x2_x_sites": round(wire / (2 * len(SITES) * model), 4),
         "seconds_per_round": round(seconds(records), 3), "seconds_in_a_simulation": round(alone, 3),

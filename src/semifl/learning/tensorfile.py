@@ -1,0 +1,37 @@
+"""Named tensors and words about them in a .safetensors file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from semifl import machine
+from semifl.regular import refuse_irregular
+
+
+class TensorFile(NamedTuple):
+    metadata: dict[str, str]
+    tensors: dict[str, Tensor]
+
+
+def read_tensors(path: Path) -> TensorFile:
+    """All of it; an OSError or ValueError says why it cannot be had."""
+    return _read(path, with_tensors=True)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The words alone."""
+    return _read(path, with_tensors=False).metadata
+
+
+def _read(path: Path, with_tensors: bool) -> TensorFile:
+    refuse_irregular(path, largest=machine.memory())
+    try:
+        with safe_open(path, "pt") as file:
+            names: list[Any] = sorted(file.keys()) if with_tensors else []
+            return TensorFile(dict(file.metadata() or {}), {name: file.get_tensor(name) for name in names})
+    except (SafetensorError, AttributeError, KeyError, TypeError) as error:  # the latter for types that torch lacks
+        raise ValueError(str(error)) from error
