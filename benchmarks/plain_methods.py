@@ -14,7 +14,7 @@ from semifl.data.augment import normalize
 from semifl.federation.world import Client, Federation, Round, Server, Update
 from semifl.learning.network import Network
 from semifl.learning.training import SGD, Fit
-from semifl.learning.weights import Snapshot, Weights, average, changed, moved, shapes
+from semifl.learning.weights import Snapshot, Weights, average, changed, moved, shapes, zeros_like
 
 BATCH, LR, MOMENTUM = 10, 0.03, 0.9
 
@@ -52,7 +52,7 @@ class Nothing(PlainFedAvg):
     """Clients send back what they got."""
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
-        return Update(model.weights, len(client.images), {}, {})
+        return Update(zeros_like(model.weights), len(client.images), {}, {})
 
 
 def batches(client: Client) -> Iterator[Labeled]:

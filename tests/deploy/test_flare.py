@@ -23,7 +23,7 @@ from semifl.learning.weights import digest
 
 SITES = ("clinic-a", "clinic-b")
 full = pytest.mark.skipif(os.environ.get("SEMIFL_DEPLOY") != "full", reason="part of make test-deploy")
-LET_OUT = {"class_histogram = false": "class_histogram = true"}
+LET_OUT = {"class_histogram = false": "class_histogram = true", "smallest_count = 5 ": "smallest_count = 1 "}
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +138,73 @@ def test_a_lost_site_is_dropped_and_readmitted_when_it_is_back(net, pictures):
     assert missing[-1] < 30, "the site never came back"
     assert "came back" in out
     assert len(net.records("lost-site")) == 30
+
+
+@full
+def test_a_silent_site_is_no_outage_of_the_hub(net):
+    """All processes of clinic-b stand still for longer than it takes to look for sites that have come back."""
+    run = begin(net, "silent", run_table(rounds=40, client_epochs=5), deadline=3.0)
+    net.wait_for_rounds("silent", 2)
+    folder = str(net.kits["clinic-b"].engine)
+    still = [each for each in psutil.process_iter(["cmdline"]) if folder in (each.info["cmdline"] or [])]
+    assert len(still) == 2
+    for process in still:
+        process.suspend()
+    try:
+        time.sleep(32)
+    finally:
+        for process in still:
+            process.resume()
+    net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder))
+    out, _ = run.communicate(timeout=90)
+    assert "late" in out
+    assert "cannot be reached" not in out
+
+
+@full
+def test_a_killed_job_of_a_site_is_that_sites_trouble_alone(net):
+    run = begin(net, "killed-job", run_table(rounds=60, client_epochs=10), deadline=10.0)
+    net.wait_for_rounds("killed-job", 2)
+    net.job_process("clinic-b").kill()
+    net.wait_for_rounds("killed-job", 12)
+    net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder))
+    out, _ = run.communicate(timeout=90)
+    assert "restarted" not in out
+    assert "cannot be reached" not in out
+    records = net.records("killed-job")
+    assert all(0 not in record["late"] + record["failed"] for record in records)  # clinic-a never noticed
+    assert any(1 in record["late"] + record["failed"] for record in records)
+
+
+@full
+def test_a_second_desk_is_told_that_the_first_follows_the_run(net):
+    table = run_table(rounds=200, client_epochs=5)
+    run = begin(net, "two-desks", table, min_updates=2)
+    net.wait_for_rounds("two-desks", 2)
+    second = begin(net, "two-desks", table, min_updates=2)
+    out, _ = second.communicate(timeout=60)
+    assert second.returncode == 2, out
+    assert "follows this run into" in " ".join(out.split())
+    assert "Traceback" not in out
+    net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder))
+    assert run.wait(timeout=60) == 1
+
+
+@full
+def test_a_killed_hub_leaves_no_gap_at_the_desk(net, pictures):
+    """The desk stands still while rounds pass and the hub dies: it hears of those rounds from the next job."""
+    run = begin(net, "gap", run_table(rounds=14, client_epochs=8), min_updates=2)
+    net.wait_for_rounds("gap", 2)
+    desk = psutil.Process(run.pid)
+    desk.suspend()
+    net.wait_for_rounds("gap", len(net.records("gap")) + 3)
+    net.kill("hub")
+    desk.resume()
+    net.start("hub", "--data", str(pictures))
+    out = end(run)
+    told = [int(line.split()[1]) for line in out.splitlines() if line.startswith("round ") and " of 14: " in line]
+    assert told == list(range(1, 15))
+    assert lines(net.folder / "runs" / "gap") == lines(net.kits["hub"].runs / "gap")
 
 
 @full

@@ -7,7 +7,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from os import environ
 from pathlib import Path
 from typing import Any
@@ -180,6 +180,7 @@ def expect(kit: Kit, kind: str, verb: str) -> Kit:
 
 def expiry_warning(kit: Kit, today: date | None = None) -> str | None:
     """A sentence from thirty days before the end, nothing earlier, and an error afterwards."""
+    refuse_slow_clock(kit, datetime.now(UTC))
     left = kit.days_left(today)
     renewed = "'semifl deploy renew', run by whoever made it, gives a new one"
     if left < 0:
@@ -187,6 +188,15 @@ def expiry_warning(kit: Kit, today: date | None = None) -> str | None:
     if left > WARN_DAYS:
         return None
     return f"the kit of {kit.name} expires on {kit.expires}, in {left} day{'' if left == 1 else 's'}: {renewed}"
+
+
+def refuse_slow_clock(kit: Kit, now: datetime) -> None:
+    """Before its certificate begins nobody would let this machine in, or say why."""
+    if now < kit.made - timedelta(days=1):
+        raise UserError(
+            f"this machine's clock says {now:%Y-%m-%d %H:%M} UTC, and the kit of {kit.name} was made on "
+            f"{kit.made:%Y-%m-%d %H:%M} UTC: set the clock"
+        )
 
 
 def _is_name(name: str) -> bool:

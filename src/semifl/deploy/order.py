@@ -28,7 +28,9 @@ from semifl.randomness import Seed
 
 KEYS = ("semifl", "format", "run", "sites", "config", "facts")
 FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size")
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+LONGEST_NAME = 80  # characters of a run's name: what is added to it must still be the name of a file
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
+RUN = re.compile(rf"{NAME.pattern}\.[0-9a-f]{{8}}")  # a name, and what tells the run from others of that name
 LARGEST_NUMBER = 4096  # in a model's section: depths and widths far beyond any use
 LARGEST_SETTING = 100_000  # in a method's section: steps, epochs and rates far beyond any use
 
@@ -68,7 +70,7 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
         )
     refuse_unknown(order, KEYS, "order")
     run, sites = order.get("run"), order.get("sites")
-    if not isinstance(run, str) or not RUN_NAME.fullmatch(run):
+    if not isinstance(run, str) or not RUN.fullmatch(run):
         raise UserError("the order's run has no proper name")
     if not isinstance(sites, list) or name not in sites:
         raise UserError(f"{name} is not among the sites of the order")
@@ -81,8 +83,8 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
 
 def refuse_name(run: str) -> None:
     """A run's name is a folder's, at the hub and at every site."""
-    if not RUN_NAME.fullmatch(run):
-        raise UserError(f"{run!r} is no name for a run: use letters, digits, dots and dashes")
+    if not NAME.fullmatch(run):
+        raise UserError(f"{run!r} is no name for a run: use letters, digits, dots and dashes, {LONGEST_NAME} at most")
 
 
 def refuse_needs(config: Config) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +15,10 @@ from semifl.data.dataset import Facts
 from semifl.data.datasets.folder import Folder, Groups, subfolders
 from semifl.data.pictures import pictures_below
 from semifl.data.survey import Entry
+from semifl.durable import replace_text
 from semifl.errors import UserError
 
+OTHER_PICTURES = "the pictures of this site are no longer those with which it took part"  # for its owner
 CHANNELS = {1: "grey", 3: "color"}
 
 
@@ -54,6 +58,21 @@ def count_pictures(root: Path) -> int:
     if not found:
         raise UserError(f"{root} holds no pictures: put this site's pictures there, in folders or not")
     return found
+
+
+def compare_with_before(images: Tensor, folder: Path) -> str:
+    """What has changed if a run began here with other pictures, or nothing. The fingerprint never leaves the site."""
+    path = folder / "pictures.json"
+    now = {"pictures": len(images), "sha256": hashlib.sha256(images.numpy().tobytes()).hexdigest()}
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = now
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_text(path, json.dumps(now) + "\n")
+    if before == now:
+        return ""
+    return f"{before.get('pictures')} when this run was last played here, {now['pictures']} now"
 
 
 def read_site(root: Path, labels: Path | None, facts: Facts) -> SitePictures:

@@ -22,7 +22,7 @@ from semifl.data.dataset import UNKNOWN
 from semifl.data.partition import Holdings
 from semifl.deploy import leaving, wire
 from semifl.deploy.order import Accepted, accept, refuse_work
-from semifl.deploy.pictures import SitePictures, read_site
+from semifl.deploy.pictures import OTHER_PICTURES, SitePictures, compare_with_before, read_site
 from semifl.deploy.policy import Policy
 from semifl.deploy.privacy import Ledger, Spent, protect, would_drown
 from semifl.deploy.wire import Letter
@@ -96,6 +96,8 @@ class Site:
             refuse_work(accepted.method, len(self._pictures.images), self.policy)
             self._place = self._make_place(accepted, self._pictures)
             self._order, self._accepted = order, accepted
+            if note := compare_with_before(self._pictures.images, self._run_folder(accepted)):
+                log.warning("%s: %s", OTHER_PICTURES, note)
         return self._accepted
 
     def _make_place(self, accepted: Accepted, pictures: SitePictures) -> Place:
@@ -108,10 +110,14 @@ class Site:
             graded={"own": pictures.own} if pictures.own else {},
             build=accepted.build,
             device=self.device,
-            memory=ClientMemory(self.folder / accepted.run),
+            memory=ClientMemory(self._run_folder(accepted)),
         )
         place.share()
         return place
+
+    def _run_folder(self, accepted: Accepted) -> Path:
+        """What belongs to a run lies apart from what belongs to the site, whatever the run is called."""
+        return self.folder / "runs" / accepted.run
 
     def _follow(self, letter: Letter, accepted: Accepted) -> bytes:
         assert self._pictures is not None

@@ -109,7 +109,7 @@ def test_no_setting_of_any_method_asks_for_more_than_the_policy_allows(name):
         work = greedy.client_work(100)
         if (work.passes, work.steps) == tuple(cls(**least, client_batch=10).client_work(100)):
             continue  # not a matter of work
-        with pytest.raises(UserError, match="limits.most_"):
+        with pytest.raises(UserError, match=r"limits\.most_"):
             refuse_work(greedy, 100, policy)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from semifl.deploy import sealing
-from semifl.deploy.kit import PASSPHRASE, Kit, expect, expiry_warning, open_kit, read_kit
+from semifl.deploy.kit import PASSPHRASE, Kit, expect, expiry_warning, open_kit, read_kit, refuse_slow_clock
 from semifl.errors import UserError
 
 pytest.importorskip("cryptography")
@@ -176,3 +176,10 @@ def test_a_warning_from_thirty_days_before(tmp_path: Path, days: int, words: str
 def test_an_error_afterwards(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the kit of clinic-b expired on 2027-11-11"):
         expiry_warning(a_kit(tmp_path), date(2027, 11, 12))
+
+
+def test_a_clock_that_is_behind_is_named(tmp_path):
+    kit = a_kit(tmp_path)
+    refuse_slow_clock(kit, kit.made - timedelta(hours=20))
+    with pytest.raises(UserError, match=r"this machine's clock says .* set the clock"):
+        refuse_slow_clock(kit, kit.made - timedelta(hours=30))

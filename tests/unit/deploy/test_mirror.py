@@ -45,11 +45,23 @@ def test_rounds_are_told_once_and_kept(tmp_path):
 
 
 def test_a_desk_that_is_opened_again_keeps_what_it_had(tmp_path):
-    Mirror(tmp_path, Heard()).hear(news(1, 2))
+    first = Mirror(tmp_path, Heard())
+    first.hear(news(1, 2))
+    first.close()
     heard = Heard()
     Mirror(tmp_path, heard).hear(news(3))  # the job at hand knows its own rounds only
     assert heard.rounds == [(3, 30.0, 9)]
     assert written(tmp_path) == [1, 2, 3]
+
+
+def test_a_second_desk_is_told_that_the_first_follows_this_run(tmp_path):
+    first = Mirror(tmp_path, Heard())
+    first.hear(news(1))
+    with pytest.raises(UserError, match="follows this run into"):
+        Mirror(tmp_path, Heard()).hear(news(1, 2))
+    assert written(tmp_path) == [1]
+    first.hear(news(2))
+    assert written(tmp_path) == [1, 2]
 
 
 @pytest.mark.parametrize("identity", [None, "run.2"])

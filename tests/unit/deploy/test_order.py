@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from semifl import __version__
-from semifl.deploy.order import accept
+from semifl.deploy.order import accept, refuse_name
 from semifl.deploy.policy import Limits, Policy, Share
 from semifl.errors import UserError
 
 ORDER = {
     "semifl": __version__,
     "format": 2,
-    "run": "first",
+    "run": "first.0123abcd",
     "sites": ["clinic-a", "clinic-b"],
     "config": {
         "seed": 3,
@@ -40,7 +40,7 @@ def changed(path, value):
 
 def test_a_sound_order_is_accepted():
     accepted = accept(ORDER, "clinic-b", Policy())
-    assert (accepted.run, accepted.client, accepted.method.threshold) == ("first", 1, 0.9)
+    assert (accepted.run, accepted.client, accepted.method.threshold) == ("first.0123abcd", 1, 0.9)
     assert accepted.facts.class_names == ("a", "b")
     assert accepted.build()(torch.zeros(2, 3, 32, 32)).shape == (2, 2)
 
@@ -93,3 +93,18 @@ def test_a_policy_widens_what_is_accepted():
     order = changed("config.method.statistics", "all")
     assert accept(order, "clinic-a", Policy(share=Share(statistics=True))).client == 0
     assert accept(changed("facts.size", 300), "clinic-a", Policy(limits=Limits(largest_picture=300))).facts.size == 300
+
+
+@pytest.mark.parametrize(
+    "run", ["privacy.json", "first", "../x.0123abcd", "x.0123ABCD", ".0123abcd", "y" * 81 + ".0123abcd"]
+)
+def test_a_run_of_a_site_is_a_name_and_its_mark(run):
+    with pytest.raises(UserError, match="no proper name"):
+        accept(changed("run", run), "clinic-b", Policy())
+
+
+def test_a_name_that_passes_at_the_desk_passes_everywhere():
+    refuse_name("y" * 80)
+    assert accept(changed("run", "y" * 80 + ".0123abcd"), "clinic-b", Policy()).run.startswith("yyy")
+    with pytest.raises(UserError, match="80 at most"):
+        refuse_name("y" * 81)

@@ -8,7 +8,6 @@ from semifl.methods.fedrgd import FedRGD
 from semifl.randomness import Seed
 from stage import Stage
 
-
 SENT = {"w": torch.tensor([0.5])}
 
 

@@ -56,6 +56,7 @@ class Conductor:
         try:
             return self._see_through()
         finally:
+            self.mirror.close()
             if self._line is not None:  # its threads would keep this process alive
                 self._line.close()
 
@@ -67,6 +68,8 @@ class Conductor:
                 return self.mirror.result()
             if outcome["state"] in ("refused", "stopped", "failed"):
                 raise _last_word(outcome, self.name)
+            if outcome["state"] in ("lost", "ended"):  # sites need as long to come back as they need to come
+                self._since = time.monotonic()
             failures = 0 if self.mirror.known > known else failures + 1
             known = self.mirror.known
             if failures >= MOST_FAILURES:
@@ -123,7 +126,7 @@ class Conductor:
         status = line.status(job)
         if status.startswith("FINISHED"):
             return self._collect(line, job, status)
-        if job not in line.running(job_name(self.name)):
+        if line.has_forgotten(job):
             return {"state": "lost", "reason": "the hub was restarted"}
         news = line.ask(job, {"after": self.mirror.known})
         self._heard = True
@@ -141,7 +144,11 @@ class Conductor:
             return
         self._looked = now
         here = [site for site in line.connected() if site in self.kit.sites]
-        if back := line.idle(here, job):
+        try:
+            back = line.idle(here, job)
+        except (HubDown, NotRunning):  # a site that is silent keeps the hub waiting: that says nothing about the hub
+            return
+        if back:
             self._tell(f"{', '.join(back)} came back and will take part again")
             line.ask(job, {"after": self.mirror.known, "gone": back, "wish": "paused"})
 

@@ -65,6 +65,9 @@ class Progress:
     def begin(self, world: World, first_round: int) -> None:
         assert self.sites is not None
         identity = self.sites.order["run"]
+        earlier = [record for record in self.sites.directory.rounds() if record["round"] < first_round]
+        with self.lock:  # an operator may not have heard of the last rounds before a hub was killed
+            self.records = earlier
         self.facts |= {"config": for_operators(world.config.table()), "first": first_round, "identity": identity}
 
     def labels_only(self, accuracy: float) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import tomllib
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from semifl.durable import replace_text
 from semifl.errors import UserError
@@ -31,11 +32,17 @@ class Mirror:
         self._watcher = watcher
         self._records: list[Record] = []
         self._claimed = False
+        self._lock: IO[str] | None = None  # held until this desk is closed
 
     @property
     def known(self) -> int:
         """The last round that was told."""
         return int(self._records[-1]["round"]) if self._records else 0
+
+    def close(self) -> None:
+        """Let another desk follow."""
+        if self._lock:
+            self._lock.close()
 
     def hear(self, news: dict[str, Any]) -> None:
         """What a running job tells."""
@@ -71,6 +78,11 @@ class Mirror:
         if (self.out / "config.toml").exists() and (not path.exists() or path.read_text().strip() != identity):
             raise UserError(f"{self.out} holds another run: choose another --out for the copy of this one")
         self.out.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.out / ".following").open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(f"another 'semifl deploy run' follows this run into {self.out} already") from error
         replace_text(path, identity + "\n")
         self._records = RunDirectory(self.out).rounds()
         self._claimed = True

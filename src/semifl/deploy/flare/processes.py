@@ -21,6 +21,7 @@ import psutil
 
 from semifl.deploy.flare.provision import ENGINE, environment, hub_command, log_file, site_command
 from semifl.deploy.kit import Kit
+from semifl.deploy.pictures import OTHER_PICTURES
 from semifl.durable import replace_text
 from semifl.errors import RunStopped, UserError
 
@@ -114,6 +115,8 @@ def _in_words(line: str) -> str | None:
     """What a line of the engine's log tells an owner."""
     if "Successfully registered client" in line:
         return "connected to the hub"
+    if OTHER_PICTURES in line:
+        return f"warning: {line[line.index(OTHER_PICTURES) :].strip()}"
     if joined := re.search(r"New client (\S+?)@\S* joined", line):
         return f"{joined[1]} is connected"
     return None

@@ -29,6 +29,7 @@ from semifl.errors import UserError
 ORGANISATION = "semifl"
 ROLE = "lead"  # FLARE's name for who may submit jobs
 ROOT_DAYS = 3650
+SLOW_CLOCK = timedelta(days=1)  # by which a machine's clock may be behind that of the maker
 ENGINE = "semifl.deploy.flare.engine"
 PROGRAMS = {"hub": "server", "site": "client", "operator": "admin"}
 
@@ -290,6 +291,11 @@ def _certificates(authority: Authority) -> Any:
     from nvflare.lighter.utils import generate_keys
 
     class Certificates(CertBuilder):  # type: ignore[misc]  # FLARE has no types
+        def _generate_cert(self, *words: Any, not_valid_before: Any = None, **more: Any) -> Any:
+            # From a day before, for clocks that are behind; the root among them.
+            begins = not_valid_before or datetime.now(UTC) - SLOW_CLOCK
+            return super()._generate_cert(*words, not_valid_before=begins, **more)
+
         def get_pri_key_cert(self, participant: Any) -> tuple[Any, Any]:
             key, public = generate_keys()
             now = datetime.now(UTC)
@@ -301,7 +307,6 @@ def _certificates(authority: Authority) -> Any:
                 public,
                 role=participant.get_prop("role"),
                 server=participant if participant.type == "server" else None,
-                not_valid_before=now,
                 not_valid_after=min(self.root_cert.not_valid_after_utc, now + timedelta(days=authority.project.days)),
             )
             return key, certificate

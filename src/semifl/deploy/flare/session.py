@@ -73,6 +73,12 @@ class Line:
             jobs = self._session.list_jobs(detailed=True, name_prefix=name)
         return {str(job["job_id"]): str(job["name"]) for job in jobs if _is_open(job, born)}
 
+    def has_forgotten(self, job: str) -> bool:
+        """Whether the hub was restarted since it began this job: it then believes for ever that the job runs."""
+        with _translated(self._kit):
+            born = float(self._session.get_system_info().server_info.start_time)
+            return not _is_open(self._session.get_job_meta(job), born) and not self.status(job).startswith("FINISHED")
+
     def connected(self) -> list[str]:
         """The sites that the hub hears from."""
         with _translated(self._kit):
