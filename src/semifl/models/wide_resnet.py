@@ -20,8 +20,10 @@ class WideResNet:
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
 
     def __post_init__(self) -> None:
-        if not 10 <= self.depth <= DEEPEST or (self.depth - 4) % 6:
-            raise ValueError(f"depth must be 10, 16, 22, 28, … (6n + 4), at most {DEEPEST}, not {self.depth}")
+        if self.depth < 10 or (self.depth - 4) % 6:
+            raise ValueError(f"depth must be 10, 16, 22, 28, … (6n + 4), not {self.depth}")
+        if self.depth > DEEPEST:
+            raise ValueError(f"depth must be at most {DEEPEST}, not {self.depth}")
         if self.width < 1:
             raise ValueError(f"width must be at least 1, not {self.width}")
 
