@@ -13,7 +13,7 @@ LEAST_NOISE = 0.1  # with it a single update costs ε ≈ 92 at δ = 1e-5
 
 TEMPLATE = """\
 # What this site lets out and what it lets in. Nobody else can change it; a refusal tells the hub which limit it met.
-# The weights of the trained model and the number of pictures they rest on leave in any case.
+# How training changed the model, and on about how many pictures that rests, leaves in any case.
 
 [share]
 counts = true            # how many pictures there are, and how many of them the model is sure of

@@ -36,7 +36,7 @@ def command(
     absolute = labels.absolute() if labels else None
     write_place(site.folder, PlaceOfData(data.absolute(), absolute, options.device_name(device)))
     typer.echo(f"{site.name}: {pictures} pictures{own}; the hub is at {site.address}:{site.port}")
-    typer.echo(f"leaves this machine: weights of the trained model, {told(policy)}; policy: {site.policy}")
+    typer.echo(f"leaves this machine: how training changes the model, {told(policy)}; policy: {site.policy}")
     typer.echo(f"Ctrl-C or 'semifl deploy stop {site.folder}' ends it")
     supervise(site, typer.echo)
     typer.echo(f"{site.name} has left")
@@ -55,5 +55,5 @@ def told(policy: Policy) -> str:
         "accuracy": "accuracy on its own labels",
     }
     return ", ".join(
-        ["how many pictures they rest on", *(words[each] for each in words if getattr(policy.share, each))]
+        ["how many pictures that rests on", *(words[each] for each in words if getattr(policy.share, each))]
     )
