@@ -109,9 +109,8 @@ def test_clients_that_send_nan_are_rejected_by_name_and_no_poison_is_semifl_itse
 
 
 def test_a_flipped_update_goes_five_times_as_far_the_other_way() -> None:
-    sent, trained = {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([1.5, 1.0])}
-    # W − 5 (W_m − W) = [1 − 2.5, 2 + 5]
-    assert PoisonedSemiFL(poison="sign").spoil(trained, sent, Seed(0))["w"].tolist() == [-1.5, 7.0]
+    sent, change = {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([0.5, -1.0])}
+    assert PoisonedSemiFL(poison="sign").spoil(change, sent, Seed(0))["w"].tolist() == [-2.5, 5.0]
 
 
 def test_the_share_of_poisoned_clients_holds_among_ten() -> None:
