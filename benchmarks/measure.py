@@ -20,7 +20,7 @@ from semifl.data.partition import Holdings
 from semifl.federation.local import LocalFederation
 from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
-from semifl.federation.workers import Here, Workers, threads
+from semifl.federation.workers import Here, Pool, Workers, threads
 from semifl.federation.world import Round
 from semifl.learning.network import Network
 from semifl.learning.training import SGD
@@ -98,14 +98,17 @@ class Bench(NamedTuple):
 
     place: Place
     server: ServerSite
-    clients: LocalFederation
+    pool: Pool
+    size: int
     tally: Tally
 
     def play(self, method: Any, state: Any, index: int) -> Any:
-        seed = Seed(0).under("round", index)
-        self.server.seed = seed.under("server")
+        t = Round(index, 0.0, Seed(0).under("round", index))
         self.tally.reset()
-        return method.round(Round(index, 0.0, seed), state, self.server, self.clients)
+        clients = LocalFederation(self.pool, self.size, method, self.tally)
+        state, model = method.round(t, state, self.server.at(t), clients)
+        self.server.grade(model, "test")
+        return state
 
 
 @contextmanager
@@ -139,6 +142,6 @@ def federation(
     try:
         server = ServerSite(place, torch.arange(labeled), labels, jobs, max(workers, 1), tally)
         with threads(1):
-            yield Bench(place, server, LocalFederation(jobs, clients, tally), tally)
+            yield Bench(place, server, jobs, clients, tally)
     finally:
         jobs.close()

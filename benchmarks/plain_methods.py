@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.augment import normalize
-from semifl.federation.world import Client, Federation, Round, Server, Update
+from semifl.federation.world import Client, Federation, Played, Round, Server, Update
 from semifl.learning.network import Network
 from semifl.learning.training import SGD, Fit
-from semifl.learning.weights import Snapshot, Weights, average, changed, moved, shapes, zeros_like
+from semifl.learning.weights import Snapshot, Weights, average, changed, moved, zeros_like
 
 BATCH, LR, MOMENTUM = 10, 0.03, 0.9
 
@@ -38,9 +38,13 @@ class PlainFedAvg:
     def start(self, weights: Weights) -> Weights:
         return weights
 
-    def round(self, t: Round, state: Weights, server: Server, clients: Federation) -> Weights:
-        replies = clients.each(clients.everyone(), self.client_update, Snapshot(state, {}), t, shapes(state))
-        return moved(state, average((reply.update.change, 1.0) for reply in replies if reply.update)) or state
+    def round(self, t: Round, state: Weights, server: Server, clients: Federation) -> Played:
+        replies = clients.each(clients.everyone(), Snapshot(state, {}), t)
+        change = average((reply.update.change, 1.0) for reply in replies if reply.update)
+        return Played(moved(state, change) or state, Snapshot(state, {}))
+
+    def sent_weights(self, model: Snapshot) -> Weights:
+        return model.weights
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
         fitted = client.fit(Fit(model.weights, batches(client), loss, SGD(LR, MOMENTUM, False, 0.0), client.seed))

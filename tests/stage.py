@@ -19,9 +19,9 @@ class WatchedServer(ServerSite):
 
 
 class WatchedClients(LocalFederation):
-    def each(self, cohort, task, message, t, expected, own=None):
+    def each(self, cohort, message, t, own=None):
         self.sent.append((message, {client: own(client) for client in cohort} if own else None))
-        for reply in super().each(cohort, task, message, t, expected, own):
+        for reply in super().each(cohort, message, t, own):
             self.replies.append(reply)
             yield reply
 
@@ -40,7 +40,7 @@ class Stage:
             self.place, world.division.server, world.data.labels, Here(self.place), 1, self.tally
         )
         self.server.fits = []
-        self.clients = WatchedClients(Here(self.place), len(world.division.clients), self.tally)
+        self.clients = WatchedClients(Here(self.place), len(world.division.clients), self.method, self.tally)
         self.first = self.place.network.weights()
 
     def trained(self):
@@ -52,6 +52,6 @@ class Stage:
     def round(self, index, state, progress=0.0):
         self.clients.sent, self.clients.replies, self.server.fits = [], [], []
         self.tally.reset()
-        seed = Seed(0).under("round", index)
-        self.server.seed = seed.under("server")
-        return self.method.round(Round(index, progress, seed), state, self.server, self.clients)
+        t = Round(index, progress, Seed(0).under("round", index))
+        state, self.model = self.method.round(t, state, self.server.at(t), self.clients)
+        return state

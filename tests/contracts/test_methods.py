@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from semifl.federation.tally import Tally
 from semifl.federation.workers import Here
 from semifl.federation.world import Round
 from semifl.learning import trees
+from semifl.learning.weights import Snapshot
 from semifl.randomness import Seed
 from toys import toy_table
 
@@ -90,14 +90,17 @@ class Guarded:
         raise AssertionError(f"a method changed client.{attribute}")
 
 
-class GuardedFederation(LocalFederation):
-    allowed = CLIENT_ATTRIBUTES
+class Shielding:
+    """A method whose clients are guarded."""
 
-    def each(self, cohort, task, message, t, expected, own=None) -> Iterator:
-        def guarded(client, message, t):
-            return task(Guarded(client, self.allowed), message, t)
+    def __init__(self, method: object, allowed: set[str]) -> None:
+        self._method, self._allowed = method, allowed
 
-        return super().each(cohort, guarded, message, t, expected, own)
+    def __getattr__(self, attribute: str) -> object:
+        return getattr(self._method, attribute)
+
+    def client_update(self, client, message, t):
+        return self._method.client_update(Guarded(client, self._allowed), message, t)
 
 
 def test_sees_clients_only_through_the_protocol(name: str) -> None:
@@ -107,12 +110,12 @@ def test_sees_clients_only_through_the_protocol(name: str) -> None:
     server = ServerSite(place, world.division.server, world.data.labels, Here(place), 1, tally)
     state = method.start(place.network.weights())
     for index in (1, 2):
-        seed = Seed(0).under("round", index)
-        server.seed = seed.under("server")
-        clients = GuardedFederation(Here(place), len(world.division.clients), tally)
-        if "client_labels" in method.needs:
-            clients.allowed = CLIENT_ATTRIBUTES | {"labels"}
-        state = method.round(Round(index, (index - 1) / 2, seed), state, server, clients)
+        t = Round(index, (index - 1) / 2, Seed(0).under("round", index))
+        allowed = CLIENT_ATTRIBUTES | ({"labels"} if "client_labels" in method.needs else set())
+        shielded = Shielding(method, allowed)
+        clients = LocalFederation(Here(place), len(world.division.clients), shielded, tally)
+        state, model = method.round(t, state, server.at(t), clients)
+        assert isinstance(model, Snapshot)
     assert len(tally.replies) > 0 or "pooled_images" in method.needs or name == "centralized"
     trees.flatten(state, [])  # raises if the State holds anything a checkpoint cannot
     assert set(method.weights(state)) == {name for name, _ in place.build().named_parameters()}

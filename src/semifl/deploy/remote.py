@@ -13,11 +13,11 @@ from semifl.deploy.answers import Spent
 from semifl.deploy.settings import Settings
 from semifl.errors import RunStopped, UserError
 from semifl.experiments.toml import Table
-from semifl.federation.local import draw, inspected
+from semifl.federation.local import draw, inspected, whole
 from semifl.federation.tally import Tally
-from semifl.federation.world import ClientId, Cohort, Message, Method, Reply, Round, Task, Update
+from semifl.federation.world import ClientId, Cohort, Message, Method, Reply, Round, Update
 from semifl.learning.batchnorm import BatchNormStats
-from semifl.learning.weights import Shapes, Weights, norm
+from semifl.learning.weights import Shapes, Weights, norm, shapes
 
 NO_ANSWER = ("failed", "late")  # outcomes after which a site may be asked again
 
@@ -99,24 +99,17 @@ class RemoteFederation:
         return draw(len(self._sites), count, rng)
 
     def each(
-        self,
-        cohort: Cohort,
-        task: Task,
-        message: Message,
-        t: Round,
-        expected: Shapes | Callable[[ClientId], Shapes],
-        own: Callable[[ClientId], Message] | None = None,
+        self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None = None
     ) -> Iterator[Reply]:
-        letters = self._letters(cohort, task, message, t, own)
-        shapes = {client: expected(client) if callable(expected) else expected for client in cohort}
-        largest = max(wire.room_for(_bytes(shape)) for shape in shapes.values())
+        letters = self._letters(cohort, message, t, own)
+        sent = {client: self._method.sent_weights(whole(message, own(client) if own else None)) for client in cohort}
+        largest = max(wire.room_for(_bytes(shapes(weights))) for weights in sent.values())
 
         def read(answer: Answer) -> Heard:
             client = self._sites.index(answer.site)
             heard = self._read(client, answer, largest)
-            sent = self._method.sent_weights((message, own(client)) if own else message)
-            reply = inspected(heard.reply, shapes[client])
-            return heard._replace(reply=_moderate(reply, sent, self._settings.largest_update))
+            reply = inspected(heard.reply, sent[client])
+            return heard._replace(reply=_moderate(reply, sent[client], self._settings.largest_update))
 
         arriving = self._asked(letters, read, t, largest)
         for reply in self._in_order(cohort, arriving):
@@ -143,11 +136,10 @@ class RemoteFederation:
             yield stats
 
     def _letters(
-        self, cohort: Cohort, task: Task, message: Message, t: Round, own: Callable[[ClientId], Message] | None
+        self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None
     ) -> dict[str, bytes]:
         facts = {
             "order": self._order,
-            "task": getattr(task, "__name__", ""),
             "round": t.index,
             "progress": t.progress,
             "precision": self._settings.precision,

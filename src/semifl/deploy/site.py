@@ -27,7 +27,7 @@ from semifl.deploy.policy import Policy
 from semifl.deploy.privacy import Ledger, Spent, protect, would_drown
 from semifl.deploy.wire import Letter
 from semifl.errors import RunStopped, UserError
-from semifl.federation.local import Visit, client_statistics, visit
+from semifl.federation.local import Visit, client_statistics, visit, whole
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, grade_block
 from semifl.federation.workers import Here, JobFailed, Pool, Workers
@@ -38,7 +38,6 @@ from semifl.learning.weights import Snapshot, Weights, zeros_like
 
 log = logging.getLogger(__name__)
 
-TASKS = ("client_update",)  # what a letter may ask a method to do
 LARGEST_ORDER = 1 << 20  # bytes
 MODELS_IN_A_LETTER = 8  # FedMatch sends the most: two parts, and its helpers
 TRAINER_DIED = "its trainer process died: killed, out of memory, or over the time that its policy allows"
@@ -130,24 +129,22 @@ class Site:
                 )
             stats = self._run(client_statistics, letter.body, accepted.client)
             return self._failed(stats) or leaving.statistics(stats)
-        if letter.kind != "task" or letter.facts.get("task") not in TASKS:
-            raise UserError(f"the hub's letter asks for {letter.facts.get('task', letter.kind)!r}, which no site does")
+        if letter.kind != "task":
+            raise UserError(f"the hub's letter asks for {letter.kind[:50]!r}, which no site does")
         return self._take_part(letter, accepted)
 
     def _take_part(self, letter: Letter, accepted: Accepted) -> bytes:
         index, progress = int(letter.facts["round"]), float(letter.facts["progress"])
         t = Round(index, progress, accepted.seed.under("round", index))
         message, own = letter.body
-        whole = message if own is None else (message, own)
-        sent = accepted.method.sent_weights(whole)
+        sent = accepted.method.sent_weights(whole(message, own))
         if not self._can_afford(sent, letter.facts.get("largest_update")):
             reply = Reply(accepted.client, None, "abstained", "", {})
         else:
-            task = getattr(accepted.method, letter.facts["task"])
-            result = self._run(visit, message, Visit(accepted.client, task, t, own))
+            result = self._run(visit, message, Visit(accepted.client, accepted.method, t, own))
             if failure := self._failed(result):
                 return failure
-            model = accepted.method.sent_model(whole)
+            model = accepted.method.sent_model(whole(message, own))
             if model is not None and self.policy.share.accuracy:
                 result = result._replace(facts=result.facts | self._own_accuracy(model))
             reply = self._within_policy(result, sent)

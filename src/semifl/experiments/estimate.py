@@ -20,17 +20,17 @@ from torch import Tensor
 
 from semifl.experiments.build import World
 from semifl.experiments.stage import check_outputs
-from semifl.federation.local import LocalFederation, client_statistics
+from semifl.federation.local import LocalFederation, client_statistics, whole
 from semifl.federation.sites import ClientSite, LabeledClientSite, Place, ServerSite, grade_block
 from semifl.federation.tally import Tally, tensor_bytes
 from semifl.federation.workers import Here, threads
-from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task, Update
+from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Update
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.evaluation import blocks
 from semifl.learning.network import Network
 from semifl.learning.targets import PseudoLabels
 from semifl.learning.training import Fit, Fitted, fit
-from semifl.learning.weights import Shapes, Snapshot, Weights
+from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
 
 STEPS = 2  # timed of each fit, after one to warm up
@@ -61,12 +61,11 @@ def estimate(world: World, workers: int, device: str) -> Estimate:
     result.parameters = place.network.vector.numel()
     config = world.config
     server = _Server(place, world, result, workers)
-    federation = _Federation(place, len(world.division.clients), result, workers)
     method = _confident(config.method.thing)
-    seed = Seed(config.run.seed).under("rehearsal")
-    server.seed = seed.under("server")
-    state = method.start(place.network.weights())
-    state = method.round(Round(1, 0.0, seed), state, server, federation)
+    federation = _Federation(place, len(world.division.clients), method, result, workers)
+    t = Round(1, 0.0, Seed(config.run.seed).under("rehearsal"))
+    state, model = method.round(t, method.start(place.network.weights()), server.at(t), federation)
+    server.test(model)
     run = config.run
     labels_only = result.seconds.get("server", 0.0) if run.labels_only else 0.0
     result.minutes = run.rounds * (sum(result.seconds.values()) + labels_only) / 60
@@ -131,8 +130,8 @@ class _LabeledClient(_Client, LabeledClientSite):
 class _Federation(LocalFederation):
     """A federation whose cohort is one client, counted for all."""
 
-    def __init__(self, place: Place, size: int, result: Estimate, workers: int) -> None:
-        super().__init__(Here(place), size, Tally())
+    def __init__(self, place: Place, size: int, method: Any, result: Estimate, workers: int) -> None:
+        super().__init__(Here(place), size, method, Tally())
         self._place, self._result, self._workers = place, result, workers
         self.memory_bytes = 0
 
@@ -141,24 +140,18 @@ class _Federation(LocalFederation):
         return math.ceil(jobs / self._workers)
 
     def each(
-        self,
-        cohort: Cohort,
-        task: Task,
-        message: Message,
-        t: Round,
-        expected: Shapes | Callable[[ClientId], Shapes],
-        own: Callable[[ClientId], Message] | None = None,
+        self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None = None
     ) -> Iterator[Reply]:
         # The client with the median number of pictures stands for everyone.
         order = self._place.holdings.counts[list(cohort)].argsort()
         typical = cohort[int(order[len(cohort) // 2])]
         kind = _LabeledClient if "client_labels" in self._place.needs else _Client
         site = kind(self._place, typical, t.seed.under("client", typical), None)
-        whole = (message, own(typical)) if own else message
+        sent = whole(message, own(typical) if own else None)
         with threads(1):
-            update: Update | None = task(site, whole, t)
+            update: Update | None = self._method.client_update(site, sent, t)
         self._result.add("clients", site.seconds * self._turns(len(cohort)))
-        self._result.bytes_down += tensor_bytes(whole) * len(cohort)
+        self._result.bytes_down += tensor_bytes(sent) * len(cohort)
         if update is not None:
             self._result.bytes_up += tensor_bytes(update.change) * len(cohort)
             self.memory_bytes = tensor_bytes(update.memory)

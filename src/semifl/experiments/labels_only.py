@@ -23,7 +23,6 @@ def train_labels_only(stage: Stage, positions: Tensor, name: str) -> LabelsOnly:
     """Train on these labeled pictures alone; checkpoints under `name`, so that nothing is trained twice."""
     checkpoints = Checkpoints(stage.directory.checkpoints / name)
     server, nobody = stage.server_with(positions).alone(), stage.nobody()
-    server.tests = False
     state = stage.method.start(stage.first_weights)
     rounds = stage.world.config.run.rounds
     bound = bound_to(stage.world.config, rounds=rounds, labels_only=name)  # its learning rates hang on the rounds
@@ -34,8 +33,10 @@ def train_labels_only(stage: Stage, positions: Tensor, name: str) -> LabelsOnly:
             refuse_another_config(saved.bound, bound, saved.path, stage.directory.path / "config.toml")
         done, state = saved.round, saved.state
     for index in range(done + 1, rounds + 1):
-        state = stage.method.round(stage.round_at(index, index, server), state, server, nobody)
+        t = stage.round_at(index, index)
+        state = stage.method.round(t, state, server.at(t), nobody).state
         checkpoints.save(index, state, bound)
-    model = stage.method.finish(stage.round_at(rounds + 1, rounds, server), state, server, nobody)
+    t = stage.round_at(rounds + 1, rounds)
+    model = stage.method.finish(t, state, server.at(t), nobody)
     held_out = server.grade(model, "validation") if stage.world.config.split.validation else None
     return LabelsOnly(model, server.grade(model, "test"), held_out)

@@ -25,10 +25,10 @@ def finish(stage: Stage, last: int, state: Any, rivals: Rivals, guard: Guard | N
     stage.tally.reset()
     began = time.perf_counter()
     t = stage.round_at(last + 1, last)
-    model, kept = stage.method.finish(t, state, stage.server, stage.clients()), ""
+    model, kept = stage.method.finish(t, state, stage.server.at(t), stage.clients()), ""
     if guard:
         model, kept = _choose(stage, model, rivals, guard)
-    stage.server.test(model)
+    stage.test(model)
     final = round_record(t, stage.tally, 0.0)
     history = stage.directory.rounds()
     if guard or not stage.world.config.split.validation or best_on_validation(final, history):

@@ -19,7 +19,7 @@ from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
 from semifl.federation.workers import Here, Pool, Workers, threads
 from semifl.federation.world import Federation, Round
-from semifl.learning.weights import Weights
+from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
 
 
@@ -84,7 +84,7 @@ class Stage:
     def clients(self, failures_allowed: int = 0) -> Federation:
         if self.elsewhere:
             return self.elsewhere.federation(self.tally)
-        return LocalFederation(self.pool, len(self.world.division.clients), self.tally, failures_allowed)
+        return LocalFederation(self.pool, len(self.world.division.clients), self.method, self.tally, failures_allowed)
 
     @property
     def client_pictures(self) -> list[int]:
@@ -92,19 +92,24 @@ class Stage:
 
     def nobody(self) -> LocalFederation:
         """A federation that no client has joined."""
-        return LocalFederation(self.pool, 0, self.tally)
+        return LocalFederation(self.pool, 0, self.method, self.tally)
 
     def server_with(self, positions: Tensor) -> ServerSite:
         """A server that holds these labeled pictures."""
         world = self.world
         return ServerSite(self.place, positions, world.data.labels, self.pool, world.config.run.threads, self.tally)
 
-    def round_at(self, index: int, progress_of: int, server: ServerSite | None = None) -> Round:
+    def round_at(self, index: int, progress_of: int) -> Round:
         """Round `index`, with the learning rate of round `progress_of`."""
         run = self.world.config.run
-        seed = Seed(run.seed).under("round", index)
-        (server or self.server).seed = seed.under("server")
-        return Round(index, (progress_of - 1) / run.rounds, seed)
+        return Round(index, (progress_of - 1) / run.rounds, Seed(run.seed).under("round", index))
+
+    def test(self, model: Snapshot) -> None:
+        """Score the model that stands for a round."""
+        self.tally.tested = model
+        self.tally.score = self.server.grade(model, "test")
+        if "validation" in self.place.graded:
+            self.tally.validation = self.server.grade(model, "validation")
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from semifl.errors import RunStopped
 from semifl.federation.sites import ClientSite, LabeledClientSite, Place, statistics_of
 from semifl.federation.tally import Tally, tensor_bytes
 from semifl.federation.workers import JobFailed, Pool, must
-from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Task
+from semifl.federation.world import ClientId, Cohort, Message, Method, Reply, Round
 from semifl.learning.batchnorm import BatchNormStats
-from semifl.learning.weights import Shapes, Weights, fault, is_finite
+from semifl.learning.weights import Weights, fault, is_finite, shapes
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -23,7 +23,7 @@ class Visit(NamedTuple):
     """One client's turn in a round."""
 
     client: ClientId
-    task: Task
+    method: Method
     t: Round
     own: Message  # for this client alone; None: the message to all is enough
 
@@ -34,8 +34,9 @@ class LocalFederation:
     A client whose code raises has failed; after `failures_allowed` of them the run stops, naming round and client.
     """
 
-    def __init__(self, pool: Pool, size: int, tally: Tally, failures_allowed: int = 0) -> None:
+    def __init__(self, pool: Pool, size: int, method: Method, tally: Tally, failures_allowed: int = 0) -> None:
         self._pool = pool
+        self._method = method
         self._size = size
         self._tally = tally
         self._failures_allowed = failures_allowed
@@ -50,15 +51,9 @@ class LocalFederation:
         return draw(self._size, count, rng)
 
     def each(
-        self,
-        cohort: Cohort,
-        task: Task,
-        message: Message,
-        t: Round,
-        expected: Shapes | Callable[[ClientId], Shapes],
-        own: Callable[[ClientId], Message] | None = None,
+        self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None = None
     ) -> Iterator[Reply]:
-        orders = [Visit(client, task, t, own(client) if own else None) for client in cohort]
+        orders = [Visit(client, self._method, t, own(client) if own else None) for client in cohort]
         results = self._pool.run(visit, message, orders)
         for order in orders:
             client = order.client
@@ -68,7 +63,7 @@ class LocalFederation:
                 if isinstance(result, JobFailed):
                     reply = self._failed(client, result, t)
                 else:
-                    reply = inspected(result, expected(client) if callable(expected) else expected)
+                    reply = inspected(result, self._method.sent_weights(whole(message, order.own)))
             self._tally.received(reply)
             yield reply
 
@@ -95,19 +90,24 @@ def draw(size: int, count: int, rng: torch.Generator) -> Cohort:
     return tuple(torch.randperm(size, generator=rng)[:count].sort().values.tolist())
 
 
-def inspected(reply: Reply, expected: Shapes) -> Reply:
-    """Turn an update away before it can touch the average, if it is not what the method expects."""
-    reason = fault(reply.update.change, expected) if reply.update else ""
+def whole(message: Message, own: Message) -> Message:
+    """What one client is sent: the message to all, or that and its own part."""
+    return message if own is None else (message, own)
+
+
+def inspected(reply: Reply, sent: Weights) -> Reply:
+    """Turn an update away before it can touch the average, if it is no change of what was sent."""
+    reason = fault(reply.update.change, shapes(sent)) if reply.update else ""
     return reply._replace(update=None, outcome="rejected", reason=reason) if reason else reply
 
 
 def visit(place: Place, message: Any, order: Visit) -> Reply:
     """Let one client do its task; what it remembers is written down here and never travels."""
-    client, task, t, own = order
+    client, method, t, own = order
     memory = place.memory.read(client, before=t.index) if place.memory else None
     kind = LabeledClientSite if "client_labels" in place.needs else ClientSite
     site = kind(place, client, t.seed.under("client", client), memory)
-    update = task(site, message if own is None else (message, own), t)
+    update = method.client_update(site, whole(message, own), t)
     if update is None:
         return Reply(client, None, "abstained", "", site.signals)
     # A model that has burst must not be remembered: the client would start from it for ever.

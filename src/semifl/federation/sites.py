@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from semifl.federation.memory import ClientMemory
 from semifl.federation.oracle import Oracle
 from semifl.federation.tally import Tally
 from semifl.federation.workers import Pool, must, threads
+from semifl.federation.world import Round
 from semifl.learning import batchnorm
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.evaluation import Score, blocks, score, slices
@@ -136,9 +138,8 @@ class ServerSite:
         self.facts = place.facts
         self.images = place.images[positions]
         self.labels = labels[positions]
-        self.seed = Seed(0)  # set by the experiment at the start of each round
+        self.seed = Seed(0)  # of no round; see `at`
         self._pooled = place.holdings.order
-        self.tests = True  # whether `test` scores anything; a labels-only run needs its last model scored alone
 
     @cached_property
     def pooled_images(self) -> Tensor:
@@ -152,6 +153,12 @@ class ServerSite:
         if not {"pooled_images", "client_labels"} <= self._place.needs:
             raise AttributeError("this server has no client's labels")
         return self._place.hidden_labels[self._pooled]
+
+    def at(self, t: Round) -> ServerSite:
+        """This server with its random streams of a round."""
+        server = copy(self)
+        server.seed = t.seed.under("server")
+        return server
 
     def alone(self) -> ServerSite:
         """This server, without any client's pictures."""
@@ -174,13 +181,6 @@ class ServerSite:
         self._place.network.load_snapshot(model)
         with torch.inference_mode():
             return self._place.network(images.to(self._place.network.device)).cpu().clone()
-
-    def test(self, model: Snapshot) -> None:
-        self._tally.tested = model
-        if self.tests:
-            self._tally.score = self.grade(model, "test")
-            if "validation" in self._place.graded:
-                self._tally.validation = self.grade(model, "validation")
 
     def grade(self, model: Snapshot, part: str) -> Score:
         """Score a model on a labeled part of the data, in fixed blocks, wherever there is room."""

@@ -16,7 +16,7 @@ from semifl.data.dataset import Facts
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.targets import PseudoLabels
 from semifl.learning.training import Fit, Fitted, Memory
-from semifl.learning.weights import Shapes, Snapshot, Weights
+from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
 
 ClientId = int
@@ -88,10 +88,6 @@ class Server(Site, Protocol):
         """Logits of normalised pictures, in evaluation mode."""
         ...
 
-    def test(self, model: Snapshot) -> None:
-        """Let this model stand for the round: it is scored and recorded."""
-        ...
-
 
 class Client(Site, Protocol):
     """A site without labels."""
@@ -120,7 +116,6 @@ class LabeledClient(Client, Protocol):
     labels: Tensor
 
 
-Task = Callable[[Any, Any, Round], Update | None]  # (client, message, round) → update, or None to abstain
 Message = Any
 
 
@@ -134,19 +129,14 @@ class Federation(Protocol):
         ...
 
     def each(
-        self,
-        cohort: Cohort,
-        task: Task,
-        message: Message,
-        t: Round,
-        expected: Shapes | Callable[[ClientId], Shapes],
-        own: Callable[[ClientId], Message] | None = None,
+        self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None = None
     ) -> Iterator[Reply]:
-        """Run the task at every client of the cohort; replies come in the order of the cohort, as they are ready.
+        """The method's `client_update` at every client of the cohort; replies in its order, as they are ready.
 
         The message is the same for all; with `own` each client gets the pair (message, its own part).
 
-        A change that is not of the `expected` names, shapes and types, or not finite, is rejected with its reason.
+        A change that is not of the names, shapes and types that the client was sent, or not finite, is rejected with
+        its reason.
         """
         ...
 
@@ -155,6 +145,13 @@ class Federation(Protocol):
         ...
 
     def everyone(self) -> Cohort: ...
+
+
+class Played(NamedTuple):
+    """What a round returns."""
+
+    state: Any  # the method's State
+    model: Snapshot  # the one that stands for the round: it is tested and recorded
 
 
 class Method(Protocol):
@@ -169,7 +166,11 @@ class Method(Protocol):
         """The State before the first round; its structure never changes afterwards."""
         ...
 
-    def round(self, t: Round, state: Any, server: Server, clients: Federation) -> Any: ...
+    def round(self, t: Round, state: Any, server: Server, clients: Federation) -> Played: ...
+
+    def client_update(self, client: Any, message: Any, t: Round) -> Update | None:
+        """What one client does with what it is sent; None to abstain."""
+        ...
 
     def finish(self, t: Round, state: Any, server: Server, clients: Federation) -> Snapshot:
         """The model to keep, after the last round."""

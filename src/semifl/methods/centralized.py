@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, paired_epoch
-from semifl.federation.world import Federation, PooledServer, Round
+from semifl.federation.world import Federation, Played, PooledServer, Round
 from semifl.learning.network import Network
 from semifl.learning.training import SGD, Fit, Memory, cosine
 from semifl.learning.weights import Snapshot, Weights
@@ -64,7 +64,7 @@ class Centralized:
     def start(self, weights: Weights) -> State:
         return State(weights, {}, {}, copy(weights) if self.ema else {})
 
-    def round(self, t: Round, state: State, server: PooledServer, clients: Federation) -> State:
+    def round(self, t: Round, state: State, server: PooledServer, clients: Federation) -> Played:
         classes = server.facts.classes
         memory = copy(state.memory) or self.objective.start(state.weights, classes)  # training changes it in place
         average = copy(state.average)
@@ -87,8 +87,7 @@ class Centralized:
         move(memory, torch.device("cpu"))
         move(average, torch.device("cpu"))
         state = State(fitted.weights, fitted.memory, memory, average)
-        server.test(self.model(state, server))
-        return state
+        return Played(state, self.model(state, server))
 
     def epoch(self, server: PooledServer) -> Iterator[PairedBatch]:
         """One pass over the unlabeled pictures, or over the labels if the objective looks at nothing else."""

@@ -11,11 +11,11 @@ from typing import ClassVar, Literal
 
 from semifl.data.epochs import labeled_epochs
 from semifl.federation.recipe import Averaging, State
-from semifl.federation.world import Cohort, Federation, LabeledClient, Round, Server, Update
+from semifl.federation.world import Cohort, Federation, LabeledClient, Played, Round, Server, Update
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate
 from semifl.learning.training import Fit
-from semifl.learning.weights import Snapshot, Weights, average, changed, moved, shapes
+from semifl.learning.weights import Snapshot, Weights, average, changed, moved
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,15 @@ class FedAvg(Averaging):
     local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
         S_t = self.cohort(clients, t)
         model = Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
-        server.test(model)
         mean = self.gather(model, clients, S_t, t)
-        return State(*self.server_step.take(state.weights, mean, state.past))
+        return Played(State(*self.server_step.take(state.weights, mean, state.past)), model)
 
     def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:
         """Σ n_k/n · w_k over the clients that trained; None if nobody did."""
-        replies = clients.each(S_t, self.client_update, model, t, shapes(self.sent_weights(model)))
+        replies = clients.each(S_t, model, t)
         updates = (reply.update for reply in replies if reply.update)
         if self.aggregation == "mean" and self.weighting == "examples":
             change = average((update.change, float(update.examples)) for update in updates)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semifl.federation.recipe import Averaging, State
-from semifl.federation.world import Client, Federation, Round, Server, Update, Work
+from semifl.federation.world import Client, Federation, Played, Round, Server, Update, Work
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
-from semifl.learning.weights import Snapshot, Weights, changed, moved, shapes
+from semifl.learning.weights import Snapshot, Weights, changed, moved
 from semifl.methods._consistency import consistency_fit
 from semifl.objectives.fixmatch import FixMatch
 
@@ -35,16 +35,15 @@ class FedAvgFixMatch(Averaging):
         if self.local_steps < 0:
             raise ValueError(f"local_steps must not be negative, but is {self.local_steps}")
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
         W, S_t = state.weights, self.cohort(clients, t)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
-        server.test(model)
         W_s = self.server_fit(t, W, server, self.local_steps)
-        replies = clients.each(S_t, self.client_update, model, t, shapes(self.sent_weights(model)))
+        replies = clients.each(S_t, model, t)
         changes = (reply.update.change for reply in replies if reply.update)
         W_u = moved(self.sent_weights(model), aggregate(self.aggregation, changes, self.trim))
         mean = with_server(W_s, W_u and W_s | W_u, self.server_share)
-        return State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past))
+        return Played(State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past)), model)
 
     def client_work(self, pictures: int) -> Work:
         return self.counted_work(self.local_steps, pictures) if self.local_steps else super().client_work(pictures)

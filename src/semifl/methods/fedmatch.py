@@ -19,13 +19,13 @@ from torch import Tensor
 
 from semifl.data.epochs import LabeledBatch, UnlabeledBatch
 from semifl.federation.recipe import Recipe
-from semifl.federation.world import Client, ClientId, Cohort, Federation, Reply, Round, Server, Update
+from semifl.federation.world import Client, ClientId, Cohort, Federation, Played, Reply, Round, Server, Update
 from semifl.learning.aggregation import aggregate
 from semifl.learning.network import Network
 from semifl.learning.server_step import Past
 from semifl.learning.targets import Beliefs, pseudo_labels
 from semifl.learning.training import Fit, Memory
-from semifl.learning.weights import Snapshot, Weights, add, changed, moved, scale, shapes
+from semifl.learning.weights import Snapshot, Weights, add, changed, moved, scale
 from semifl.randomness import Seed
 
 Peers = dict[ClientId, tuple[Tensor, Weights]]  # what a client's latest model says of a picture of noise, and its ψ
@@ -89,19 +89,18 @@ class FedMatch(Recipe):
         ψ = changed(weights, σ)
         return State(σ, ψ, self.server_step.start(ψ), {})
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
         _, ψ, past, peers = state
         S_t = self.cohort(clients, t)
         σ = self.server_update(t, state, server)
         model = self.model(σ, ψ, server, clients, S_t)
-        server.test(model)
 
         helpers = self.choose_helpers(t, S_t, model, peers, server)
-        replies = clients.each(S_t, self.client_update, Parts(σ, ψ), t, shapes(ψ), own=helpers.__getitem__)
+        replies = clients.each(S_t, Parts(σ, ψ), t, own=helpers.__getitem__)
         peers = dict(peers)
         changes = self.keep_peers(replies, Parts(σ, ψ), model, peers, server)
         ψ, past = self.server_step.take(ψ, moved(ψ, aggregate(self.aggregation, changes, self.trim)), past)
-        return State(σ, ψ, past, peers)
+        return Played(State(σ, ψ, past, peers), model)
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         return self.model(state.σ, state.ψ, server, clients, self.cohort(clients, t))

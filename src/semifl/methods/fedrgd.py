@@ -14,8 +14,8 @@ from typing import Literal
 import torch
 
 from semifl.federation.recipe import Averaging, State
-from semifl.federation.world import Client, Cohort, Federation, Reply, Round, Server, Update, Work
-from semifl.learning.weights import Fold, Snapshot, Weights, add, changed, shapes
+from semifl.federation.world import Client, Cohort, Federation, Played, Reply, Round, Server, Update, Work
+from semifl.learning.weights import Fold, Snapshot, Weights, add, changed
 from semifl.methods._consistency import consistency_fit
 from semifl.objectives.fixmatch import FixMatch
 
@@ -38,14 +38,13 @@ class FedRGD(Averaging):
         if self.aggregation != "mean":
             raise ValueError(f"aggregation must be 'mean', not {self.aggregation!r}: groups are averaged")
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
         W, S_t = state.weights, self.cohort(clients, t)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
-        server.test(model)
         W_s = self.server_fit(t, W, server, self.iterations)
-        replies = clients.each(S_t, self.client_update, model, t, shapes(W))
+        replies = clients.each(S_t, model, t)
         mean = self.group_average(W, W_s, replies, S_t, t)
-        return State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past))
+        return Played(State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past)), model)
 
     def group_average(self, W: Weights, W_s: Weights, replies: Iterable[Reply], S_t: Cohort, t: Round) -> Weights:
         """Each group's mean with the server, then the mean of the groups that answered; the server if none did."""

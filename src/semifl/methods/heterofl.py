@@ -15,11 +15,11 @@ from torch import Tensor
 
 from semifl.data.epochs import LabeledBatch, labeled_epochs
 from semifl.federation.recipe import Averaging, State
-from semifl.federation.world import ClientId, Cohort, Federation, LabeledClient, Round, Server, Update
+from semifl.federation.world import ClientId, Cohort, Federation, LabeledClient, Played, Round, Server, Update
 from semifl.learning.network import Network
 from semifl.learning.subnetwork import average_over_holders, cut, narrow_shapes, output_layer
 from semifl.learning.training import Fit
-from semifl.learning.weights import Snapshot, Weights, changed, moved, shapes
+from semifl.learning.weights import Snapshot, Weights, changed, moved
 from semifl.randomness import Seed
 
 CLASSES = "classes"  # which classes a client has, beside the change of its weights
@@ -54,12 +54,12 @@ class HeteroFL(Averaging):
         if self.class_weights and self.masked_loss:
             raise ValueError("class_weights must be false with masked_loss: a client's missing classes have no weight")
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
         W = state.weights
         S_t = self.cohort(clients, t)
-        server.test(Snapshot(W, self.refresh(W, server, clients, S_t)))
+        model = Snapshot(W, self.refresh(W, server, clients, S_t))
         mean = self.gather(W, clients, self.assign(S_t, len(clients), t), t)
-        return State(*self.server_step.take(W, mean, state.past))
+        return Played(State(*self.server_step.take(W, mean, state.past)), model)
 
     def assign(self, S_t: Cohort, M: int, t: Round) -> dict[ClientId, float]:
         """The width of each client of the cohort."""
@@ -73,14 +73,7 @@ class HeteroFL(Averaging):
         """Each entry's mean over the clients that hold it; None if nobody trained."""
         narrow = {r: narrow_shapes(W, r) for r in set(width.values())}
         parts = {r: Part(r, cut(W, sizes)) for r, sizes in narrow.items()}  # one for all clients of a width
-        replies = clients.each(
-            tuple(width),
-            self.client_update,
-            (),
-            t,
-            expected=lambda m: shapes(self.sent_weights(((), parts[width[m]]))),
-            own=lambda m: parts[width[m]],
-        )
+        replies = clients.each(tuple(width), (), t, own=lambda m: parts[width[m]])
         changes = (dict(reply.update.change) for reply in replies if reply.update)
         return moved(W, average_over_holders(((change, change.pop(CLASSES, None)) for change in changes), W))
 

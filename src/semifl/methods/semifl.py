@@ -20,7 +20,7 @@ from semifl.data.augment import apply_weak, beta_weights, draw_weak, mix, normal
 from semifl.data.batches import shuffled, stretches, with_replacement
 from semifl.data.epochs import UnlabeledBatch
 from semifl.federation.recipe import Recipe
-from semifl.federation.world import Client, Cohort, Federation, Round, Server, Update
+from semifl.federation.world import Client, Cohort, Federation, Played, Round, Server, Update
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
 from semifl.learning.batchnorm import BatchNormStats
@@ -28,7 +28,7 @@ from semifl.learning.network import Network
 from semifl.learning.server_step import Past
 from semifl.learning.targets import Beliefs, pseudo_labels
 from semifl.learning.training import Fit, Loss, Memory
-from semifl.learning.weights import Snapshot, Weights, changed, moved, shapes
+from semifl.learning.weights import Snapshot, Weights, changed, moved
 from semifl.randomness import Seed
 
 
@@ -69,7 +69,7 @@ class SemiFL(Recipe):
     def start(self, weights: Weights) -> State:
         return State(weights, self.server_step.start(weights), {}, {})
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> State:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
         S_t = self.cohort(clients, t)
         if self.training == "parallel":
             return self.parallel_round(t, state, server, clients, S_t)
@@ -77,37 +77,34 @@ class SemiFL(Recipe):
             return self.reference_round(t, state, server, clients, S_t)
         W, kept = self.server_update(t, state, server)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
-        server.test(model)
         mean = self.gather(model, clients, S_t, t)
         W, past = self.server_step.take(W, mean, state.past)
-        return State(W, past, kept, {})
+        return Played(State(W, past, kept, {}), model)
 
-    def reference_round(self, t: Round, state: State, server: Server, clients: Federation, S_t: Cohort) -> State:
+    def reference_round(self, t: Round, state: State, server: Server, clients: Federation, S_t: Cohort) -> Played:
         """The released program's order: clients first (on a random network in round 1), then the server."""
         model = Snapshot(state.weights, state.stats or self.refresh(state.weights, server, clients, S_t))
         mean = self.gather(model, clients, S_t, t)
         W, past = self.server_step.take(state.weights, mean, state.past)
         W, kept = self.server_update(t, state._replace(weights=W), server)
         stats = self.refresh(W, server, clients, S_t)
-        server.test(Snapshot(W, stats))
-        return State(W, past, kept, stats)
+        return Played(State(W, past, kept, stats), Snapshot(W, stats))
 
-    def parallel_round(self, t: Round, state: State, server: Server, clients: Federation, S_t: Cohort) -> State:
+    def parallel_round(self, t: Round, state: State, server: Server, clients: Federation, S_t: Cohort) -> Played:
         """Without fine-tuning: the server trains beside the clients, and half of the new model is its own.
 
         The released program starts the global step from the server's model: its momentum then pulls towards what the
         server has just left.
         """
         model = Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
-        server.test(model)
         W_s, kept = self.server_update(t, state, server)
         mean = with_server(W_s, self.gather(model, clients, S_t, t))
         W, past = self.server_step.take(W_s if self.step_from == "server" else state.weights, mean, state.past)
-        return State(W, past, kept, {})
+        return Played(State(W, past, kept, {}), model)
 
     def gather(self, model: Snapshot, clients: Federation, S_t: Cohort, t: Round) -> Weights | None:
         """The model after the change that the clients make together; None if all abstained."""
-        replies = clients.each(S_t, self.client_update, model, t, shapes(self.sent_weights(model)))
+        replies = clients.each(S_t, model, t)
         changes = (reply.update.change for reply in replies if reply.update)
         return moved(model.weights, aggregate(self.aggregation, changes, self.trim))
 

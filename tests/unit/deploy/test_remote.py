@@ -13,7 +13,7 @@ from semifl.errors import UserError
 from semifl.federation.tally import Tally
 from semifl.federation.world import Round
 from semifl.learning.batchnorm import Moments
-from semifl.learning.weights import Snapshot, shapes
+from semifl.learning.weights import Snapshot
 from semifl.methods.semifl import SemiFL
 from semifl.randomness import Seed
 
@@ -49,7 +49,7 @@ def federation(post, told=None, refused=(), **settings):
 def replies(post, **settings):
     clients = federation(post, **settings)
     t = Round(1, 0.0, Seed(0))
-    return list(clients.each((0, 1, 2), print, Snapshot(WEIGHTS, {}), t, shapes(WEIGHTS)))
+    return list(clients.each((0, 1, 2), Snapshot(WEIGHTS, {}), t))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_site_that_refused_the_order_is_not_asked():
     told = []
     post = Scripted(a=[reply()], c=[reply()])
     clients = federation(post, told, refused={"b": "another version"})
-    got = list(clients.each((0, 1, 2), print, Snapshot(WEIGHTS, {}), Round(1, 0.0, Seed(0)), shapes(WEIGHTS)))
+    got = list(clients.each((0, 1, 2), Snapshot(WEIGHTS, {}), Round(1, 0.0, Seed(0))))
     assert [(each.outcome, each.reason) for each in got][1] == ("failed", "another version")
     assert {each.site: each.outcome for each in told} == {"a": "trained", "b": "failed", "c": "trained"}
 
@@ -183,7 +183,7 @@ def test_a_site_with_too_few_pictures_has_no_statistics():
     assert list(clients.statistics(WEIGHTS, (0, 1, 2))) == [{}, {}, {}]
 
 
-def test_the_letter_is_the_same_for_everyone_and_names_the_task():
+def test_the_letter_is_the_same_for_everyone():
     post = Scripted(a=[reply()], b=[reply()], c=[reply()])
     seen = {}
     exchange = post.exchange
@@ -191,7 +191,7 @@ def test_the_letter_is_the_same_for_everyone_and_names_the_task():
     replies(post)
     assert len(set(seen.values())) == 1
     facts = wire.facts_of(seen["a"])
-    assert (facts["task"], facts["round"], facts["progress"]) == ("print", 1, 0.0)
+    assert (facts["round"], facts["progress"]) == (1, 0.0)
     assert json.dumps(facts["order"]) == json.dumps({"sites": SITES, "facts": {"class_names": ["x", "y"]}})
 
 

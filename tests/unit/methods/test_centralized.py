@@ -65,10 +65,9 @@ def play(method: Centralized, place: Place, rounds: int, alone: bool = False) ->
         server.alone()
     state = method.start(Network(build_linear()).weights())
     for index in range(1, rounds + 1):
-        seed = Seed(0).under("round", index)
-        server.seed = seed.under("server")
-        clients = LocalFederation(Here(place), CLIENTS, tally)
-        state = method.round(Round(index, (index - 1) / 2, seed), state, server, clients)
+        t = Round(index, (index - 1) / 2, Seed(0).under("round", index))
+        clients = LocalFederation(Here(place), CLIENTS, method, tally)
+        state, tally.tested = method.round(t, state, server.at(t), clients)
         yield state, tally
 
 

@@ -91,14 +91,16 @@ class World:
         self.place, self.tally = place, Tally()
         positions = torch.arange(LABELED)
         self.server = ServerSite(place, positions, place.hidden_labels, Here(place), 1, self.tally)
-        self.clients = LocalFederation(Here(place), len(SIZES) if size is None else size, self.tally)
+        self.clients = LocalFederation(Here(place), len(SIZES) if size is None else size, METHOD, self.tally)
 
     def first(self, method: FedAvg) -> State:
         return method.start(self.place.network.weights())
 
     def play(self, method: FedAvg, state: State, index: int) -> State:
         self.tally.reset()
-        return method.round(self.at(index), state, self.server, self.clients)
+        self.clients._method = method
+        state, self.tally.tested = method.round(self.at(index), state, self.server, self.clients)
+        return state
 
     @staticmethod
     def at(index: int) -> Round:

@@ -62,11 +62,13 @@ class World:
     def __init__(self, place: Place, size: int = len(SIZES)) -> None:
         self.place, self.tally = place, Tally()
         self.server = ServerSite(place, torch.arange(LABELED), place.hidden_labels, Here(place), 1, self.tally)
-        self.clients = LocalFederation(Here(place), size, self.tally)
+        self.clients = LocalFederation(Here(place), size, METHOD, self.tally)
 
     def play(self, method: Any, state: Any, index: int = 1) -> Any:
         self.tally.reset()
-        return method.round(round_at(index), state, self.server, self.clients)
+        self.clients._method = method
+        state, self.tally.tested = method.round(round_at(index), state, self.server, self.clients)
+        return state
 
 
 def round_at(index: int) -> Round:

@@ -29,10 +29,6 @@ class Watched(ServerSite):
         self.diary.append("statistics")
         return super().statistics(weights)
 
-    def test(self, model) -> None:
-        self.diary.append("test")
-        super().test(model)
-
 
 class WatchedClients(LocalFederation):
     diary: list[str]
@@ -48,14 +44,14 @@ def play(norm: str = "batch", rounds: int = 2, **method):
     world = build_world(decode(table))
     place, tally = world.place(None, "cpu"), Tally()
     server = Watched(place, world.division.server, world.data.labels, Here(place), 1, tally)
-    clients = WatchedClients(Here(place), len(world.division.clients), tally)
-    clients.diary = server.diary
     chosen = world.config.method.thing
+    clients = WatchedClients(Here(place), len(world.division.clients), chosen, tally)
+    clients.diary = server.diary
     state = chosen.start(place.network.weights())
     diaries = []
     for index in range(1, rounds + 1):
-        server.seed = Seed(0).under(index)
-        state = chosen.round(Round(index, 0.0, Seed(0).under("round", index)), state, server, clients)
+        t = Round(index, 0.0, Seed(0).under("round", index))
+        state, _ = chosen.round(t, state, server.at(t), clients)
         diaries.append(list(server.diary))
         server.diary.clear()
     model = chosen.finish(Round(rounds + 1, 0.0, Seed(0).under("round", rounds + 1)), state, server, clients)
@@ -64,14 +60,14 @@ def play(norm: str = "batch", rounds: int = 2, **method):
 
 def test_the_papers_order() -> None:
     diaries, last, _, _ = play(order="paper")
-    assert diaries == [["fit", "statistics", "test", "clients"]] * 2
+    assert diaries == [["fit", "statistics", "clients"]] * 2
     assert last == ["fit", "statistics"]  # T + 1 fine-tunes
 
 
 def test_the_reference_order_computes_statistics_once_a_round() -> None:
     diaries, last, state, model = play(order="reference")
     # Round 1 needs those of the random network; from then on those of the end of the round before are sent.
-    assert diaries == [["statistics", "clients", "fit", "statistics", "test"], ["clients", "fit", "statistics", "test"]]
+    assert diaries == [["statistics", "clients", "fit", "statistics"], ["clients", "fit", "statistics"]]
     assert last == []  # T fine-tunes: the tested model is the final one
     assert all(model.weights[name] is state.weights[name] for name in state.weights)
 

@@ -191,16 +191,15 @@ def play(place: Place, method: SemiFL, rounds: int):
     tally = Tally()
     pool = Here(place)
     server = ServerSite(place, torch.arange(LABELED), place.hidden_labels, pool, 1, tally)
-    clients = LocalFederation(pool, CLIENTS, tally)
+    clients = LocalFederation(pool, CLIENTS, method, tally)
     state = method.start(place.network.weights())
     W = [state.weights[name].double().numpy() for name in Straight.NAMES]
     velocity = [np.zeros_like(w) for w in W]
     for index in range(1, rounds + 1):
         seed = Seed(11).under("round", index)
         t = Round(index, (index - 1) / 10, seed)
-        server.seed = seed.under("server")
         tally.reset()
-        state = method.round(t, state, server, clients)
+        state, tally.tested = method.round(t, state, server.at(t), clients)
         W, velocity, trained = straight_round(place, method, t, W, velocity)
         yield state, W, velocity, trained, tally
 
