@@ -65,3 +65,6 @@ def _numbers(record: Record) -> Iterator[tuple[str, float]]:
             yield f"clients/{key}", len(value)
         elif key == "seconds":
             yield from ((f"seconds/{phase}", spent) for phase, spent in value.items())
+        elif key == "terms":
+            sides = ((side, name, mean) for side, terms in value.items() for name, mean in terms.items())
+            yield from ((f"terms/{side}/{name}", mean) for side, name, mean in sides if mean is not None)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from semifl.deploy import wire
 from semifl.errors import UserError
+from semifl.federation.signals import BINS, SIGNALS
 from semifl.learning.batchnorm import BatchNormStats, Moments
 
 LARGEST = 2**53  # above it a number of anything is a lie
@@ -42,18 +43,15 @@ class Spent(Form):
     delta: Annotated[float, Field(gt=0, lt=1)]
 
 
-class Signals(Form):
-    """What a client counts (`federation/sites.py`), as far as the site's policy lets it out."""
-
-    images: Count | None = None
-    confident: Count | None = None
-    confidence: Sum | None = None
-    confidence_bins: Annotated[list[Count], Field(min_length=10, max_length=10)] | None = None
-    classes: list[Count] | None = None
-    predicted: list[Count] | None = None
-    lr: Sum | None = None
-    own_right: Count | None = None
-    own_total: Count | None = None
+FORMS: dict[str, Any] = {
+    "count": Count,
+    "sum": Sum,
+    "rate": Sum,
+    "classes": list[Count],
+    "bins": Annotated[list[Count], Field(min_length=BINS, max_length=BINS)],
+}
+FIELDS: dict[str, Any] = {each.name: (FORMS[each.form] | None, None) for each in SIGNALS if each.share}
+Signals: Any = create_model("Signals", __base__=Form, **FIELDS)  # what a client counts, where its policy lets it out
 
 
 class Reply(Form):
@@ -73,7 +71,8 @@ def read_reply(data: bytes, largest: int, classes: int) -> tuple[Reply, dict[str
     """The words of a reply, and the change of one that has trained."""
     letter = _open(data, largest, "reply", {})
     reply = _in_form(Reply, letter.facts)
-    for counts in (reply.signals.classes, reply.signals.predicted):
+    signals: dict[str, Any] = dict(reply.signals)
+    for counts in (signals[each.name] for each in SIGNALS if each.form == "classes"):
         if counts is not None and len(counts) != classes:
             raise UserError(f"its answer counts {len(counts)} classes, and the run has {classes}")
     if reply.outcome == "abstained":

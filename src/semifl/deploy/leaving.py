@@ -15,18 +15,9 @@ from semifl.deploy import wire
 from semifl.deploy.policy import Policy
 from semifl.deploy.privacy import Spent
 from semifl.deploy.wire import Precision
+from semifl.federation.signals import SIGNALS
 from semifl.federation.world import Reply
 from semifl.learning.batchnorm import BatchNormStats
-
-# Which signals a policy's word lets out; everything else that a client counts stays where it is.
-SIGNALS = {
-    "counts": ("images", "confident"),
-    "training": ("lr",),
-    "confidence": ("confidence", "confidence_bins"),
-    "class_histogram": ("classes", "predicted"),
-    "accuracy": ("own_right", "own_total"),
-}
-COUNTS = ("images", "confident", "confidence", "confidence_bins", "classes", "predicted", "own_right", "own_total")
 
 
 def hello(policy: Policy, pictures: int) -> bytes:
@@ -66,12 +57,12 @@ def _signals(reply: Reply, policy: Policy) -> dict[str, Any]:
     """The shared ones, if they are sums over enough pictures: a figure about very few would be one about each."""
     if reply.facts.get("images", 0) < policy.limits.minimum_examples:
         return {}
-    allowed = {name for word, names in SIGNALS.items() if getattr(policy.share, word) for name in names}
-    return {
-        name: _rounded(value, policy) if name in COUNTS else value
-        for name, value in reply.facts.items()
-        if name in allowed
-    }
+    told = {}
+    for signal in SIGNALS:
+        if signal.name in reply.facts and signal.share and getattr(policy.share, signal.share):
+            value = reply.facts[signal.name]
+            told[signal.name] = _rounded(value, policy) if signal.is_of_pictures else value
+    return told
 
 
 def _rounded(count: Any, policy: Policy) -> Any:

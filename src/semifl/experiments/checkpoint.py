@@ -65,6 +65,11 @@ class Checkpoints:
         for round in reversed(self.rounds()):
             try:
                 return self._read(round, named)
+            except trees.AnotherForm as error:  # sound, but of another version: an older one would be no better
+                raise UserError(
+                    f"{self._path(round)} was written by another version of the method: {error}; "
+                    "use that version to go on"
+                ) from error
             except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
                 problems.append(f"{self._path(round).name} is damaged ({why(error)})")
                 warn(f"checkpoint {problems[-1]}: falling back to the one before")

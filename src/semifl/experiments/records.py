@@ -20,6 +20,7 @@ from semifl.errors import UserError
 from semifl.experiments import toml
 from semifl.experiments.config import Config, decode, read
 from semifl.experiments.soundness import is_number, is_result, is_round
+from semifl.federation.signals import recorded
 from semifl.federation.tally import Tally
 from semifl.federation.world import Round
 from semifl.parsing import from_json
@@ -165,10 +166,12 @@ def round_record(t: Round, tally: Tally, update_norm: float) -> Record:
         "loss": _finite(score.loss) if score else None,
         **({"validation_accuracy": validation.accuracy} if validation else {}),
         "server_loss": _finite(tally.server_terms.get("loss")),
-        "client_loss": _finite(_mean_fact(tally, "loss")),
+        "client_loss": _finite(_mean_term(tally, "loss")),
         "cohort": [reply.client for reply in replies],
         **outcomes,
-        **_signals(tally),
+        **recorded([reply.facts for reply in replies]),
+        "agreement": _mean_term(tally, "agreement"),
+        "terms": _terms(tally),
         "update_norm": _finite(update_norm),
         "alerts": [],
         "bytes_up": tally.bytes_up,
@@ -177,34 +180,16 @@ def round_record(t: Round, tally: Tally, update_norm: float) -> Record:
     }
 
 
-def _signals(tally: Tally) -> Record:
-    """The paper's three curves (the two accuracies need the oracle) and the label-free signals beside them."""
-    facts = [reply.facts for reply in tally.replies if "images" in reply.facts]
-
-    def total(name: str) -> float:
-        return float(sum(fact.get(name, 0) for fact in facts))
-
-    def images(told: str) -> float:
-        return float(sum(fact["images"] for fact in facts if told in fact))
-
-    def by_class(name: str) -> list[int]:
-        told = [fact[name] for fact in facts if name in fact]  # a site's policy may keep it back
-        return [sum(counts) for counts in zip(*told, strict=True)]
-
+def _terms(tally: Tally) -> dict[str, dict[str, float | None]]:
+    """Every named loss term: the server's, and the mean over the clients by their number of examples."""
+    names = {name: None for reply in tally.replies if reply.update for name in reply.update.terms}
     return {
-        "label_ratio": _ratio(total("confident"), images("confident")),
-        "mean_confidence": _ratio(total("confidence"), images("confidence")),
-        "pseudo_accuracy": _ratio(100 * total("right"), total("known")),
-        "confident_accuracy": _ratio(100 * total("right_confident"), total("known_confident")),
-        "agreement": _mean_fact(tally, "agreement"),
-        "class_histogram": by_class("classes"),
-        "class_predictions": by_class("predicted"),
-        **({"site_accuracy": 100 * total("own_right") / total("own_total")} if total("own_total") else {}),
-        "confidence_histograms": [reply.facts.get("confidence_bins") for reply in tally.replies] if facts else [],
+        "server": {name: _finite(value) for name, value in tally.server_terms.items()},
+        "clients": {name: _finite(_mean_term(tally, name)) for name in names},
     }
 
 
-def _mean_fact(tally: Tally, name: str) -> float | None:
+def _mean_term(tally: Tally, name: str) -> float | None:
     """The mean over clients of something their training measured, by number of examples."""
     updates = [reply.update for reply in tally.replies if reply.update and name in reply.update.terms]
     pairs = [(update.terms[name], update.examples) for update in updates]

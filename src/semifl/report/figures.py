@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
+from semifl.federation.signals import CURVES
 from semifl.report.groups import Group, Point
 from semifl.report.reading import Run, number
 from semifl.report.svg import Line, line_chart, stacked_chart
@@ -17,16 +18,11 @@ COLOURS = 6  # lines that the style sheet tells apart
 MOST_ROWS = 50  # of a table; the files have the rest
 MOST_BARS = 80  # rounds side by side; more are put together
 
-CONFIDENT = ("pictures that are confident", 100.0)
-PAPER = {
-    "pseudo_accuracy": ("pseudo-labels that are right", 1.0),
-    "confident_accuracy": ("confident pseudo-labels that are right", 1.0),
-    "label_ratio": CONFIDENT,
-}
-LABEL_FREE = {
-    "label_ratio": CONFIDENT,
-    "mean_confidence": ("mean confidence", 100.0),
-    "agreement": ("strong views that agree", 100.0),
+PER_CENT = {key: (curve.label, 100.0 / curve.scale) for key, curve in CURVES.items()}
+PAPER = {key: PER_CENT[key] for key in ("pseudo_accuracy", "confident_accuracy", "label_ratio")}
+# Every other curve of the table of signals is drawn where somebody told it.
+LABEL_FREE = {key: PER_CENT[key] for key in PER_CENT if key not in PAPER or key == "label_ratio"} | {
+    "agreement": ("strong views that agree", 100.0)
 }
 OF_THE_COHORT = "Of the pictures of each round's clients."
 
@@ -51,7 +47,7 @@ def learning_figures(groups: Sequence[Group]) -> list[Figure]:
     figures = [_accuracy(groups)]
     keys = PAPER if any(group.series("pseudo_accuracy") for group in groups) else LABEL_FREE
     if len(groups) == 1:
-        figures += [_losses(groups[0]), _pseudo_labels(groups[0], keys)]
+        figures += [_losses(groups[0]), *_terms(groups[0]), _pseudo_labels(groups[0], keys)]
     else:
         figures.append(
             _overlay(groups, "loss", "loss", "Test loss", "nats", "Mean cross-entropy on the test pictures.")
@@ -96,6 +92,21 @@ def _losses(group: Group) -> Figure:
     names = {"loss": "test", "server_loss": "server, training", "client_loss": "clients, training"}
     caption = "Mean cross-entropy in nats: of the test pictures, and of what server and clients train on."
     return _several(group, "loss", "Loss", "nats", caption, {key: (name, 1.0) for key, name in names.items()})
+
+
+def _terms(group: Group) -> list[Figure]:
+    """The named terms of each side's training loss, whatever they are called; none where the loss is one term."""
+    figures = []
+    for side, title in (
+        ("server", "What the server's loss is made of"),
+        ("clients", "What the clients' loss is made of"),
+    ):
+        names = group.names(f"terms.{side}")
+        if len(set(names) - {"loss"}) > 0:
+            keys = {f"terms.{side}.{name}": (name, 1.0) for name in names[:COLOURS]}
+            caption = "The mean of each named term over the steps of a round, as the method or its objective names it."
+            figures.append(_several(group, f"terms-{side}", title, "mean", caption, keys))
+    return figures
 
 
 def _pseudo_labels(group: Group, keys: dict[str, tuple[str, float]]) -> Figure:

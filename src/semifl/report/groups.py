@@ -33,6 +33,10 @@ class Group:
         rounds = sorted(set().union(*by_run))
         return [_point(index, [values[index] for values in by_run if index in values]) for index in rounds]
 
+    def names(self, key: str) -> list[str]:
+        """What a table in the records of any run holds."""
+        return list(dict.fromkeys(name for run in self.runs for name in run.names(key)))
+
     def result(self, key: str) -> float | None:
         """The mean of something in result.json over the runs that are finished."""
         values = [value for run in self.runs if (value := number(run.result.get(key))) is not None]

@@ -81,9 +81,20 @@ class Run:
         return str(names[client]) if isinstance(names, list) and client < len(names) else f"client {client}"
 
     def series(self, key: str, scale: float = 1.0) -> dict[int, float]:
-        """One number by round, where there is one."""
-        values = {each["round"]: number(each.get(key)) for each in self.rounds}
+        """One number by round, where there is one; a dotted key is looked up table by table."""
+        values = {each["round"]: number(_inner(each, key)) for each in self.rounds}
         return {index: scale * value for index, value in values.items() if value is not None}
+
+    def names(self, key: str) -> list[str]:
+        """What a table in the records holds, in any round."""
+        tables = [table for each in self.rounds if isinstance(table := _inner(each, key), dict)]
+        return list(dict.fromkeys(str(name) for table in tables for name in table))
+
+
+def _inner(record: Any, key: str) -> Any:
+    for part in key.split("."):
+        record = record.get(part) if isinstance(record, dict) else None
+    return record
 
 
 def read_run(path: Path) -> Run:

@@ -65,6 +65,8 @@ def _worst(
     badness = {outcome: place for place, outcome in enumerate((*OUTCOMES, ""))}
     cells = [[""] * (-(-len(rounds) // wide)) for _ in range(rows)]
     for site, happened in by_site.items():
+        if site // deep >= rows:  # a damaged record may name a client that there is not
+            continue
         row = cells[site // deep]
         for index, outcome in happened.items():
             row[column[index]] = min(row[column[index]], outcome, key=badness.__getitem__)
