@@ -174,7 +174,9 @@ class Net:
 
     def start_node(self, site: str, port: int | None = None) -> subprocess.Popen:
         config = {"site": site, "data": self.data / "clients" / site, "folder": self.folder / "memory" / site}
-        (self.folder / "policy.toml").write_text("[share]\nclass_histogram = true\nstatistics = true\n")
+        (self.folder / "policy.toml").write_text(
+            "[share]\nclass_histogram = true\nstatistics = true\n[limits]\nsmallest_count = 1\n"
+        )
         config["policy"] = self.folder / "policy.toml"
         command = [
             str(BIN / "flower-supernode"), "--superlink", f"127.0.0.1:{port or self.port}",

@@ -152,7 +152,9 @@ def test_the_deadline_holds_even_if_flower_hangs():
     began = time.monotonic()
     answers = {
         each.site: each
-        for each in UnsentPost(Replies([*replies, ""], replies)).exchange(dict.fromkeys([*replies, "away"], b""), 1.5)
+        for each in UnsentPost(Replies([*replies, ""], replies)).exchange(
+            dict.fromkeys([*replies, "away"], b""), 1.5, 100
+        )
     }
     hang.set()
     assert time.monotonic() - began < 3
@@ -163,7 +165,7 @@ def test_the_deadline_holds_even_if_flower_hangs():
     assert answers["stuck"].reason == answers["slow"].reason == "no answer within 1.5 seconds"
     assert "lost" in answers["lost"].reason
     assert "calls itself another" in answers["other"].reason
-    assert [each.reason for each in StuckPost(None).exchange({"a": b""}, 0.5)] == [post.NO_LINK]
+    assert [each.reason for each in StuckPost(None).exchange({"a": b""}, 0.5, 100)] == [post.NO_LINK]
 
 
 def test_two_nodes_with_one_name_are_refused():
