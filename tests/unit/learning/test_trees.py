@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from semifl.learning.trees import flatten, rebuild
+from semifl.learning.trees import AnotherForm, flatten, rebuild
 
 
 class State(NamedTuple):
@@ -72,6 +72,7 @@ def test_a_state_by_hand() -> None:
 
     assert skeleton == {
         "named": "State",
+        "fields": ["weights", "count"],
         "parts": [{"dict": [["w", {"tensor": 0}], ["b", {"tensor": 1}]]}, {"value": 7}],
     }
     assert tensors[0] is weights
@@ -118,10 +119,39 @@ def test_classes_that_were_not_offered_are_refused() -> None:
 def test_a_class_with_other_fields_is_refused() -> None:
     skeleton = flatten(State(1, 2), [])
 
-    with pytest.raises(TypeError):
+    with pytest.raises(AnotherForm):
         rebuild(skeleton, [], {"State": Other})
 
 
 def test_a_tensor_that_is_missing_is_refused() -> None:
     with pytest.raises(IndexError):
         rebuild({"tensor": 1}, [torch.zeros(1)], NAMED)
+
+
+class Grown(NamedTuple):
+    weights: Any
+    fresh: Any = 5
+    count: Any = 0
+
+
+class Shrunk(NamedTuple):
+    weights: Any
+
+
+class Strict(NamedTuple):
+    weights: Any
+    count: Any
+    needed: Any
+
+
+def test_a_state_with_a_new_field_that_has_a_default_takes_what_was_written_before_it() -> None:
+    skeleton = flatten(State("W", 7), [])
+    assert rebuild(skeleton, [], {"State": Grown}) == Grown("W", 5, 7)  # by name, wherever the new field stands
+    del skeleton["fields"]  # as written before fields had their names beside them
+    assert rebuild(skeleton, [], {"State": State}) == State("W", 7)
+
+
+@pytest.mark.parametrize(("kind", "reason"), [(Shrunk, "has 'count', which is not known"), (Strict, "has no 'needed'")])
+def test_a_state_of_another_form_is_told_and_not_called_damaged(kind: type, reason: str) -> None:
+    with pytest.raises(AnotherForm, match=reason):
+        rebuild(flatten(State("W", 7), []), [], {"State": kind})
