@@ -144,7 +144,7 @@ def _config(given: Any, policy: Policy) -> Config:
                 raise UserError(f"the order's {part}.{key} = {value} is larger than any {part} needs")
     config = decode(given)
     refuse_needs(config)
-    if getattr(config.method.thing, "statistics", "server") != "server" and not policy.shares_statistics:
+    if config.method.thing.wants_statistics != "server" and not policy.shares_statistics:
         raise UserError(
             "the order asks for BatchNorm statistics, and this site's policy keeps them "
             '(share.statistics, privacy.noise): set method.statistics = "server"'

@@ -61,7 +61,7 @@ def estimate(world: World, workers: int, device: str) -> Estimate:
     result.parameters = place.network.vector.numel()
     config = world.config
     server = _Server(place, world, result, workers)
-    method = _confident(config.method.thing)
+    method = config.method.thing.busiest()
     federation = _Federation(place, len(world.division.clients), method, result, workers)
     t = Round(1, 0.0, Seed(config.run.seed).under("rehearsal"))
     state, model = method.round(t, method.start(place.network.weights()), server.at(t), federation)
@@ -180,11 +180,6 @@ def _timed_fit(network: Network, job: Fit) -> tuple[Fitted, float]:
     timed = first[1:] or first
     fitted = fit(network, dataclasses.replace(job, batches=timed))
     return fitted, making_views + (time.perf_counter() - began) * count / len(timed)
-
-
-def _confident(method: Any) -> Any:
-    """The method with clients that keep everything, if it has a threshold."""
-    return dataclasses.replace(method, threshold=0.0) if hasattr(method, "threshold") else method
 
 
 def _memory(world: World, workers: int) -> int:

@@ -69,11 +69,12 @@ def _views(stage: Stage) -> Sheet:
     names = [facts.class_names[label] for label in server.labels[chosen].tolist()]
     weak_views = weak(images, facts, seed.at("weak"))
     views = {"as it is": images, "weak view": weak_views}
-    if kind := getattr(stage.method, "strong_view", None):
-        views["strong view"] = strong(images, facts, kind, seed.at("strong"))
+    preview = stage.method.preview()
+    if preview.strong_view:
+        views["strong view"] = strong(images, facts, preview.strong_view, seed.at("strong"))
     captions = [[f"{name}: {view}" for view in views] for name in names]
-    if beta := getattr(stage.method, "mix_beta", None):
-        shares = beta_weights(beta, len(images), seed.numpy_at("mix"))
+    if preview.mix_beta:
+        shares = beta_weights(preview.mix_beta, len(images), seed.numpy_at("mix"))
         views["mixed"] = mix(weak_views.float(), weak_views.roll(-1, 0).float(), shares).round().to(torch.uint8)
         for i, share in enumerate(shares.tolist()):
             captions[i].append(f"mixed: {100 * share:.0f} % {names[i]}, the rest {names[(i + 1) % len(names)]}")
@@ -90,7 +91,13 @@ def _label(stage: Stage, model: Snapshot) -> Labeled:
     pseudo = pseudo_labels(torch.cat([logits.cpu() for logits in infer(place, model, torch.cat(views))]))
     positions = torch.cat(list(held.values()))
     owners = torch.cat([torch.full_like(part, client) for client, part in held.items()])
-    return Labeled(owners, data.images[positions], data.labels[positions], pseudo, pseudo.confident(_threshold(stage)))
+    return Labeled(
+        owners,
+        data.images[positions],
+        data.labels[positions],
+        pseudo,
+        pseudo.confident(stage.method.preview().threshold),
+    )
 
 
 def _surest(stage: Stage, labeled: Labeled) -> Sheet:
@@ -152,12 +159,6 @@ def _taking_turns(groups: Tensor, count: int) -> Tensor:
         turns.append(taken.get(group, 0))
         taken[group] = turns[-1] + 1
     return torch.tensor(turns).argsort(stable=True)[:count]
-
-
-def _threshold(stage: Stage) -> float:
-    """From which confidence the method, or its objective, believes a label; 0 where it believes all."""
-    objective = getattr(stage.method, "objective", None)
-    return float(getattr(stage.method, "threshold", getattr(objective, "threshold", 0.0)))
 
 
 def _seed(stage: Stage) -> Seed:

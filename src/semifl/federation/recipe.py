@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain, islice
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.augment import Kind
 from semifl.data.epochs import WEAK_STRONG, LabeledBatch, UnlabeledBatch, labeled_epochs, unlabeled_epochs
-from semifl.federation.world import Client, Cohort, Federation, Round, Server, Work
+from semifl.federation.world import Client, Cohort, Federation, Preview, Round, Server, Work
 from semifl.learning.aggregation import Aggregation
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
@@ -86,6 +86,16 @@ class Recipe:
 
     def client_work(self, pictures: int) -> Work:
         return Work(self.client_epochs, self.client_epochs * math.ceil(pictures / self.client_batch))
+
+    @property
+    def wants_statistics(self) -> Literal["server", "cohort", "all"]:
+        return self.statistics
+
+    def preview(self) -> Preview:
+        return Preview()
+
+    def busiest(self) -> Self:
+        return self
 
     def counted_work(self, steps: int, pictures: int) -> Work:
         """The work of a number of steps."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from semifl.data.augment import Kind
 from semifl.data.dataset import Facts
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.targets import PseudoLabels
@@ -147,6 +148,14 @@ class Federation(Protocol):
     def everyone(self) -> Cohort: ...
 
 
+class Preview(NamedTuple):
+    """What the report may show of a method: the views it trains on, and from which confidence it believes a label."""
+
+    strong_view: Kind | None = None
+    mix_beta: float | None = None
+    threshold: float = 0.0
+
+
 class Played(NamedTuple):
     """What a round returns."""
 
@@ -190,4 +199,15 @@ class Method(Protocol):
 
     def client_work(self, pictures: int) -> Work:
         """What is asked of a client with so many pictures in a round."""
+        ...
+
+    @property
+    def wants_statistics(self) -> Literal["server", "cohort", "all"]:
+        """Whose pictures the BatchNorm statistics come from."""
+        ...
+
+    def preview(self) -> Preview: ...
+
+    def busiest(self) -> Any:
+        """The same method with clients that train on all they have, whose work is the most a round can cost."""
         ...

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, paired_epoch
-from semifl.federation.world import Federation, Played, PooledServer, Round
+from semifl.federation.world import Federation, Played, PooledServer, Preview, Round
 from semifl.learning.network import Network
 from semifl.learning.training import SGD, Fit, Memory, cosine
 from semifl.learning.weights import Snapshot, Weights
@@ -60,6 +60,16 @@ class Centralized:
         if self.labels == "all":
             return frozenset({"pooled_images", "client_labels"})
         return frozenset({"pooled_images"} if self.objective.views else ())
+
+    @property
+    def wants_statistics(self) -> Literal["server"]:
+        return "server"
+
+    def preview(self) -> Preview:
+        return Preview(self.strong_view, None, self.objective.confident_from())
+
+    def busiest(self) -> Self:
+        return self
 
     def start(self, weights: Weights) -> State:
         return State(weights, {}, {}, copy(weights) if self.ema else {})

@@ -7,11 +7,11 @@ With `local_steps = 1` everybody takes one step a round: FedSGD.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 from semifl.federation.recipe import Averaging, State
-from semifl.federation.world import Client, Federation, Played, Round, Server, Update, Work
+from semifl.federation.world import Client, Federation, Played, Preview, Round, Server, Update, Work
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
 from semifl.learning.weights import Snapshot, Weights, changed, moved
@@ -44,6 +44,12 @@ class FedAvgFixMatch(Averaging):
         W_u = moved(self.sent_weights(model), aggregate(self.aggregation, changes, self.trim))
         mean = with_server(W_s, W_u and W_s | W_u, self.server_share)
         return Played(State(*self.server_step.take(W_s if self.step_from == "server" else W, mean, state.past)), model)
+
+    def preview(self) -> Preview:
+        return Preview(self.strong_view, None, self.threshold)
+
+    def busiest(self) -> Self:
+        return replace(self, threshold=0.0)
 
     def client_work(self, pictures: int) -> Work:
         return self.counted_work(self.local_steps, pictures) if self.local_steps else super().client_work(pictures)

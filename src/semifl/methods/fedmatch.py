@@ -8,9 +8,9 @@ consistency) and trains on labels that it and they agree on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from semifl.data.epochs import LabeledBatch, UnlabeledBatch
 from semifl.federation.recipe import Recipe
-from semifl.federation.world import Client, ClientId, Cohort, Federation, Played, Reply, Round, Server, Update
+from semifl.federation.world import Client, ClientId, Cohort, Federation, Played, Preview, Reply, Round, Server, Update
 from semifl.learning.aggregation import aggregate
 from semifl.learning.network import Network
 from semifl.learning.server_step import Past
@@ -111,6 +111,12 @@ class FedMatch(Recipe):
     def model(self, σ: Weights, ψ: Weights, server: Server, clients: Federation, S_t: Cohort) -> Snapshot:
         W = add(σ, ψ)
         return Snapshot(W, self.refresh(W, server, clients, S_t))
+
+    def preview(self) -> Preview:
+        return Preview(self.strong_view, None, self.threshold)
+
+    def busiest(self) -> Self:
+        return replace(self, threshold=0.0)
 
     # The server: σ from labels, and who helps whom
 

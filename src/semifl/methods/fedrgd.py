@@ -8,13 +8,13 @@ the server, and the groups with each other, so that the labels weigh the more, t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import torch
 
 from semifl.federation.recipe import Averaging, State
-from semifl.federation.world import Client, Cohort, Federation, Played, Reply, Round, Server, Update, Work
+from semifl.federation.world import Client, Cohort, Federation, Played, Preview, Reply, Round, Server, Update, Work
 from semifl.learning.weights import Fold, Snapshot, Weights, add, changed
 from semifl.methods._consistency import consistency_fit
 from semifl.objectives.fixmatch import FixMatch
@@ -64,6 +64,12 @@ class FedRGD(Averaging):
             assert mean is not None
             total.add(mean)
         return total.mean() or W_s
+
+    def preview(self) -> Preview:
+        return Preview(self.strong_view, None, self.threshold)
+
+    def busiest(self) -> Self:
+        return replace(self, threshold=0.0)
 
     def client_work(self, pictures: int) -> Work:
         return self.counted_work(self.iterations, pictures) if self.iterations else super().client_work(pictures)

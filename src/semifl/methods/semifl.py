@@ -8,9 +8,9 @@ D_fix confident pictures, D_mix their Mixup partners, Î»_mix the Mixup weight, Î
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from semifl.data.augment import apply_weak, beta_weights, draw_weak, mix, normal
 from semifl.data.batches import shuffled, stretches, with_replacement
 from semifl.data.epochs import UnlabeledBatch
 from semifl.federation.recipe import Recipe
-from semifl.federation.world import Client, Cohort, Federation, Played, Round, Server, Update
+from semifl.federation.world import Client, Cohort, Federation, Played, Preview, Round, Server, Update
 from semifl.learning import local_norm
 from semifl.learning.aggregation import aggregate, with_server
 from semifl.learning.batchnorm import BatchNormStats
@@ -124,6 +124,12 @@ class SemiFL(Recipe):
 
     def weights(self, state: State) -> Weights:
         return state.weights
+
+    def preview(self) -> Preview:
+        return Preview(self.strong_view, self.mix_beta if self.mix_weight else None, self.threshold)
+
+    def busiest(self) -> Self:
+        return replace(self, threshold=0.0)
 
     # ServerUpdate
 

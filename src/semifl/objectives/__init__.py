@@ -43,6 +43,10 @@ class Objective(Protocol):
         """Named terms, "loss" being the one to minimise; `progress` is how far training is, from 0 to 1."""
         ...
 
+    def confident_from(self) -> float:
+        """The confidence from which it believes a label; 0: it believes all."""
+        return 0.0
+
     def start(self, weights: Weights, classes: int) -> Memory:
         """What it remembers before the first step."""
         return {}

@@ -37,6 +37,9 @@ class FixMatch(Objective):
     threshold: float = 0.95  # τ
     unlabeled_weight: float = 1.0  # λ_u
 
+    def confident_from(self) -> float:
+        return self.threshold
+
     def loss(self, network: Network, batch: PairedBatch, memory: Memory, progress: float) -> dict[str, Tensor]:
         # ℓ_s: labels, in the weak view.
         labeled = labeled_loss(network, batch)

@@ -34,6 +34,9 @@ class PseudoLabel(Objective):
         if self.ramp_to < self.ramp_from:
             raise ValueError(f"ramp_to must not lie before ramp_from = {self.ramp_from}, but is {self.ramp_to}")
 
+    def confident_from(self) -> float:
+        return self.threshold
+
     def loss(self, network: Network, batch: PairedBatch, memory: Memory, progress: float) -> dict[str, Tensor]:
         # Labels, in the weak view.
         labeled = labeled_loss(network, batch)

@@ -32,6 +32,9 @@ class UDA(Objective):
     unlabeled_weight: float = 1.0  # λ
     annealing: Literal["none", "log", "linear", "exp"] = "none"  # of the training signal; the authors' CIFAR-10: none
 
+    def confident_from(self) -> float:
+        return self.threshold
+
     def loss(self, network: Network, batch: PairedBatch, memory: Memory, progress: float) -> dict[str, Tensor]:
         if not has_unlabeled(batch):
             return {"loss": labeled_loss(network, batch)}
