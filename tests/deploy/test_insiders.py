@@ -158,7 +158,9 @@ class Possessions:
 
     def _engine(self, name):
         return [
-            each.pid for each in engine_of(self.net, name) if any("_train" in word for word in each.info["cmdline"])
+            each.pid
+            for each in engine_of(self.net, name)
+            if any(word.endswith("_train") for word in each.info["cmdline"])
         ]
 
     def check(self, results):
