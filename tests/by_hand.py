@@ -27,8 +27,15 @@ class ByHand:
             site.close()
 
 
-def post_to(pictures: Path, folder: Path, policy: Policy, labels: Path | None = None) -> ByHand:
-    """All sites of the pictures, with this policy."""
+def post_to(
+    pictures: Path, folder: Path, policy: Policy, labels: Path | None = None, trains_apart: bool = True
+) -> ByHand:
+    """All sites of the pictures, with this policy; their trainers are processes of their own, or this one."""
     return ByHand(
-        {name: Site(name, pictures / "clients" / name, labels, policy, folder / "memory" / name) for name in SITES}
+        {
+            name: Site(
+                name, pictures / "clients" / name, labels, policy, folder / "memory" / name, trains_apart=trains_apart
+            )
+            for name in SITES
+        }
     )

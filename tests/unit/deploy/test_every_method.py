@@ -41,7 +41,7 @@ def table_of(name, rounds, **fields):
 
 def play_with(pictures, folder, policy, table):
     """The replies of the sites, in JSON's words, and the records of the run."""
-    post = post_to(pictures, folder, policy)
+    post = post_to(pictures, folder, policy, trains_apart=False)
     try:
         play(Hub(pictures, folder / "runs", SITES), "run", table, post, Silent())
     finally:
