@@ -17,7 +17,7 @@ def test_a_site_with_other_pictures_is_told_to_its_owner_and_to_nobody_else(tmp_
     hub = Hub(pictures, tmp_path / "runs", SITES)
 
     def played(rounds):
-        post = post_to(pictures, tmp_path, Policy())
+        post = post_to(pictures, tmp_path, Policy(), trains_apart=False)
         with caplog.at_level(logging.WARNING):
             caplog.clear()
             play(hub, f"run-{rounds}", run_table(rounds), post, Silent())
@@ -42,7 +42,7 @@ def test_a_run_named_like_a_file_of_the_site_harms_nothing(tmp_path, monkeypatch
     pictures = make_federation(tmp_path / "pictures")
     policy = Policy(privacy=Privacy(clip=0.05, noise=1.0))
     for name in ("privacy.json", "runs", "startup"):
-        post = post_to(pictures, tmp_path, policy)
+        post = post_to(pictures, tmp_path, policy, trains_apart=False)
         play(Hub(pictures, tmp_path / "runs", SITES), name, run_table(1), post, Silent())
         post.close()
     ledger = tmp_path / "memory" / SITES[0] / "privacy.json"
