@@ -105,7 +105,12 @@ def short(said: Any) -> str:
 def _open(data: bytes, largest: int, kind: str, named: dict[str, type]) -> wire.Letter:
     if len(data) > largest:
         raise UserError(f"its answer has {len(data)} bytes, and at most {largest} were asked for")
-    letter = wire.unpack(data, named)
+    try:
+        letter = wire.unpack(data, named)
+    except UserError:
+        raise
+    except Exception as error:  # whatever a site may think of: it must not stop the others
+        raise UserError(f"its answer cannot be read ({type(error).__name__})") from error
     if letter.kind in ("failed", "refused"):
         raise Declined(short(letter.facts.get("reason", "it does not say why")))
     if letter.kind != kind:

@@ -103,7 +103,7 @@ class RemoteFederation:
     ) -> Iterator[Reply]:
         letters = self._letters(cohort, message, t, own)
         sent = {client: self._method.sent_weights(whole(message, own(client) if own else None)) for client in cohort}
-        largest = max(wire.room_for(_bytes(shapes(weights))) for weights in sent.values())
+        largest = max((wire.room_for(_bytes(shapes(weights))) for weights in sent.values()), default=0)
 
         def read(answer: Answer) -> Heard:
             client = self._sites.index(answer.site)

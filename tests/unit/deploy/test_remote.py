@@ -201,3 +201,17 @@ def test_the_letter_is_the_same_for_everyone():
 def test_settings_that_make_no_sense(settings):
     with pytest.raises((ValueError, UserError)):
         Settings(**settings)
+
+
+def test_whatever_goes_wrong_in_reading_an_answer_is_that_sites_alone(monkeypatch):
+    unpack = wire.unpack
+
+    def breaks(data, named):
+        if data == b"odd":
+            raise RuntimeError("a size that no tensor has")
+        return unpack(data, named)
+
+    monkeypatch.setattr(wire, "unpack", breaks)
+    got = replies(Scripted(a=[reply()], b=[b"odd"], c=[reply()]), min_updates=2)
+    assert [each.outcome for each in got] == ["trained", "rejected", "trained"]
+    assert got[1].reason == "its answer cannot be read (RuntimeError)"

@@ -77,12 +77,14 @@ def choose_transport() -> None:
 
 def _put_gate_before_cells(sites: frozenset[str]) -> None:
     obeys = CoreCell.process_message
+    gates: dict[str, Gate] = {}  # one for each cell of the process
     told: dict[tuple[str, str], float] = {}
 
     def process_message(self: CoreCell, endpoint: Any, connection: Any, app_id: int, message: Any) -> None:
         try:
             seen = _read(endpoint, connection, message)
-            reason = Gate(self.get_fqcn(), sites).refusal(seen) or _too_much(self, seen, message)
+            gate = gates.setdefault(self.get_fqcn(), Gate(self.get_fqcn(), sites))
+            reason = gate.refusal(seen) or _too_much(self, seen, message)
         except Exception as error:
             seen, reason = None, f"it cannot be read ({type(error).__name__})"
         if not reason:

@@ -77,7 +77,8 @@ class Line:
         """Whether the hub was restarted since it began this job: it then believes for ever that the job runs."""
         with _translated(self._kit):
             born = float(self._session.get_system_info().server_info.start_time)
-            return not _is_open(self._session.get_job_meta(job), born) and not self.status(job).startswith("FINISHED")
+            meta = self._session.get_job_meta(job)
+        return not _is_open(meta, born) and not str(meta.get("status", "")).startswith("FINISHED")
 
     def connected(self) -> list[str]:
         """The sites that the hub hears from."""
