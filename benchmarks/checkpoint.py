@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 import torch
 from measure import build_wide_resnet, federation, report, seconds
 
-from semifl.experiments.binding import Bound
-from semifl.experiments.checkpoint import Checkpoints
 from semifl.federation.memory import ClientMemory, Kept
 from semifl.federation.tally import tensor_bytes
 from semifl.methods.semifl import SemiFL
+from semifl.running.binding import Bound
+from semifl.running.checkpoint import Checkpoints
 
 CLIENTS = 100_000
 CASES = {"WRN-28-2 32×32": (28, 2, 32), "WRN-10-1 32×32": (10, 1, 32), "WRN-10-1 8×8": (10, 1, 8)}

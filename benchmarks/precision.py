@@ -22,7 +22,7 @@ from by_hand import ByHand
 from semifl.deploy.hub import Hub, play
 from semifl.deploy.policy import Policy
 from semifl.deploy.site import Site
-from semifl.experiments.stage import Silent
+from semifl.running.context import Silent
 
 SITES = tuple(f"site-{number}" for number in range(5))
 SEEDS, ROUNDS = 5, 20

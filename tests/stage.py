@@ -1,7 +1,7 @@
 """A stage for testing methods: the toy world, a server and clients that write down what they are asked."""
 
-from semifl.experiments.build import build_world
-from semifl.experiments.config import decode
+from semifl.configuration.build import build_world
+from semifl.configuration.config import decode
 from semifl.federation.local import LocalFederation
 from semifl.federation.sites import ServerSite
 from semifl.federation.tally import Tally

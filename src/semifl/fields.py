@@ -65,6 +65,12 @@ class Choice:
             raise registry.unknown(name, key, self.among)
         return self.among[name]
 
+    def holds(self, thing: Any) -> bool:
+        """Whether this is something that can be chosen; of an open folder anything with the duty."""
+        if isinstance(self.among, str):
+            return hasattr(thing, self.duty)
+        return type(thing) in self.among.values()
+
     def name_of(self, thing: Any) -> str:
         if isinstance(self.among, str):
             return registry.name_of(self.among, thing)
@@ -72,7 +78,7 @@ class Choice:
 
 
 class Checked:
-    """A dataclass whose values are checked against the ranges of its fields when it is made."""
+    """A dataclass whose values are checked against the ranges and choices of its fields when it is made."""
 
     def __post_init__(self) -> None:
         for name, allowed in ranges(type(self)).items():
@@ -80,6 +86,10 @@ class Checked:
             complaint = "" if value is None else allowed.complaint(value)
             if complaint:
                 raise ValueError(f"{name} {complaint}")
+        for name, choice in choices(type(self)).items():
+            value = getattr(self, name)
+            if value is not None and not choice.holds(value):
+                raise ValueError(f"{name} must be one of {', '.join(choice.names())} as an object, not {value!r}")
 
 
 def ranges(cls: type) -> dict[str, Range]:

@@ -14,12 +14,12 @@ pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semif
 
 from deploy.net import OPERATOR, CountingProxy, Net
 from federated_pictures import make_federation, run_table
+from semifl import toml
+from semifl.configuration.config import decode
 from semifl.deploy.flare.job import write_job
 from semifl.deploy.flare.session import Line
-from semifl.experiments import toml
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
 from semifl.learning.weights import digest
+from semifl.running.loop import start
 
 SITES = ("clinic-a", "clinic-b")
 full = pytest.mark.skipif(os.environ.get("SEMIFL_DEPLOY") != "full", reason="part of make test-deploy")

@@ -13,13 +13,13 @@ import pytest
 from safetensors.torch import load_file
 
 from federated_pictures import make_federation, run_table
+from semifl import toml
+from semifl.configuration.config import decode, read
 from semifl.deploy import wire
 from semifl.deploy.hub import Hub, hub_config, read_settings
 from semifl.errors import UserError
-from semifl.experiments import toml
-from semifl.experiments.config import decode, read
-from semifl.experiments.experiment import start
 from semifl.learning.weights import digest
+from semifl.running.loop import start
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'semifl[flower]'")
 from deploy.flower_net import APP, Net, descendants, published_rule

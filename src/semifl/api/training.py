@@ -18,18 +18,18 @@ from semifl.api.processes import why_not
 from semifl.api.result import Classifier, Result
 from semifl.api.watching import OnRound, watching
 from semifl.cli.options import device_name
+from semifl.configuration.build import build_model
+from semifl.configuration.config import METHODS, Chosen, Config, Run, Stop, WarmStart, decode
+from semifl.configuration.health import Health
 from semifl.data.dataset import Facts
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.build import build_model
-from semifl.experiments.config import METHODS, Chosen, Config, Run, Stop, WarmStart, decode
-from semifl.experiments.experiment import start_or_resume
-from semifl.experiments.health import Health
-from semifl.experiments.modelfile import load_model
-from semifl.experiments.records import RunDirectory
-from semifl.experiments.toml import Table
 from semifl.federation.world import Method
+from semifl.records.directory import RunDirectory
 from semifl.report.curves import draw_curves
 from semifl.report.page import write_report
+from semifl.running.loop import start_or_resume
+from semifl.toml import Table
+from semifl.trained.modelfile import load_model
 
 
 def train(
@@ -107,7 +107,7 @@ def train(
 def load(directory: str | Path, model: Model | None = None, device: str = "auto") -> Result:
     """The Result of a finished run; a model that was handed over in Python must be handed over again."""
     run = RunDirectory(Path(directory))
-    summary = run.whole_result()
+    summary = run.summary()
     if summary is None:
         raise UserError(f"{directory} holds no finished run")
     build = None if model is None else partial(_build, *choose(model))

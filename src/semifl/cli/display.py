@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from semifl.configuration.build import World
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.build import World
-from semifl.experiments.records import Record
-from semifl.experiments.stage import Observer, Silent
+from semifl.records.record import RoundRecord, Summary
 from semifl.report.advice import advise
 from semifl.report.reading import read_run
+from semifl.running.context import Observer, Silent
 
 MOST_ADVICE = 3  # sentences after a run; the report has them all
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
@@ -38,7 +38,7 @@ class Live(Silent):
         rounds = world.config.run.rounds
         self._progress.update(self._task, description="rounds", total=rounds, completed=first_round - 1)
 
-    def round(self, record: Record, best: float) -> None:
+    def round(self, record: RoundRecord, best: float) -> None:
         ratio = record["label_ratio"]
         facts = [f"accuracy {record['accuracy']:.1f} % (best {best:.1f})"]
         if ratio is not None:
@@ -92,7 +92,7 @@ def interrupted(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def finished(directory: Path, result: Record) -> None:
+def finished(directory: Path, result: Summary) -> None:
     """The outcome in three lines, what to do about it if something is amiss, and where the report lies."""
     accuracy, labels_only = result["accuracy"], result["labels_only_accuracy"]
     typer.echo(f"accuracy     {accuracy:.1f} %  (best round {result['best_round']}: {result['best_accuracy']:.1f} %)")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from semifl.experiments.config import Config
-    from semifl.experiments.toml import Table
+    from semifl.configuration.config import Config
+    from semifl.toml import Table
 
 What = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="The name of a preset, or a TOML file.")]
 Settings = Annotated[
@@ -28,15 +28,15 @@ RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 def load(what: str, settings: list[str] | None) -> Config:
     """The configuration that a preset's or a file's name stands for, with the settings applied."""
-    from semifl.experiments.config import decode
+    from semifl.configuration.config import decode
 
     return decode(table(what, settings))
 
 
 def table(what: str, settings: list[str] | None) -> Table:
     """The same before it is checked."""
-    from semifl.experiments import presets
-    from semifl.experiments.config import override, read
+    from semifl.configuration.config import override, read
+    from semifl.studies import presets
 
     looks_like_file = what.endswith(".toml") or "/" in what or Path(what).is_file()
     return override(read(Path(what)) if looks_like_file else presets.find(what).table, settings or [])

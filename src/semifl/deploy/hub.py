@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from semifl.configuration.build import build_world
+from semifl.configuration.config import VIEWS, Config, decode, from_section
 from semifl.deploy import wire
 from semifl.deploy.answers import read_hello
 from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
@@ -15,15 +17,14 @@ from semifl.deploy.remote import Post, RemoteFederation, Told
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text
 from semifl.errors import UserError
-from semifl.experiments.build import build_world
-from semifl.experiments.config import VIEWS, Config, decode, from_section
-from semifl.experiments.experiment import changes, start_or_resume
-from semifl.experiments.records import Record, RunDirectory
-from semifl.experiments.stage import Observer
-from semifl.experiments.toml import Table
 from semifl.federation.tally import Tally
 from semifl.federation.world import Federation, Method
 from semifl.learning import batchnorm
+from semifl.records.directory import RunDirectory
+from semifl.records.record import Summary
+from semifl.running.context import Observer
+from semifl.running.loop import changes, start_or_resume
+from semifl.toml import Table
 
 PICTURES = "semifl.deploy.pictures:HubPictures"
 ASKED_OF_HUB = ("root", "sites", "partition", "clients", "labeled")  # keys of [data] that the hub fills in itself
@@ -141,7 +142,7 @@ def play(
     post: Post,
     observer: Observer,
     watch: Callable[[Sites], None] = lambda sites: None,
-) -> Record:
+) -> Summary:
     """Start the run of this name, or go on with it after its last complete round."""
     refuse_name(name)
     settings, table = read_settings(table)
@@ -153,7 +154,7 @@ def play(
     world = build_world(config)
     _refuse_another(directory, world.config)
     order = write_order(world, _identity(directory.path), hub.sites)
-    if finished := directory.result():
+    if finished := directory.summary():
         return finished
     layers = {name: layer.num_features for name, layer in batchnorm.layers(world.model_factory()()).items()}
     sites = Sites(post, order, settings, directory, layers, world.config.method.thing)

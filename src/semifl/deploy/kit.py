@@ -16,7 +16,7 @@ from semifl import __version__
 from semifl.deploy import sealing
 from semifl.deploy.project import E_MAIL, NAME
 from semifl.errors import UserError
-from semifl.experiments.toml import scalar
+from semifl.toml import scalar
 
 PASSPHRASE = "SEMIFL_KIT_PASSPHRASE"
 SUFFIX = ".kit"

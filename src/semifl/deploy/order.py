@@ -15,16 +15,16 @@ from typing import Any
 from torch import nn
 
 from semifl import __version__
+from semifl.configuration.build import World, build_model
+from semifl.configuration.config import Config, WarmStart, decode, refuse_unknown
 from semifl.data.dataset import Facts
 from semifl.deploy import wire
 from semifl.deploy.policy import Policy
 from semifl.errors import UserError
-from semifl.experiments.build import World, build_model
-from semifl.experiments.config import Config, WarmStart, decode, refuse_unknown
-from semifl.experiments.toml import Table, dotted
 from semifl.federation.world import Method
 from semifl.learning.network import parameters_of
 from semifl.randomness import Seed
+from semifl.toml import Table, dotted
 
 KEYS = ("semifl", "format", "run", "sites", "config", "facts")
 FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from semifl.configuration.config import from_section, read, refuse_unknown
 from semifl.errors import UserError
-from semifl.experiments.config import from_section, read, refuse_unknown
 from semifl.fields import Checked, NotNegative, Range
 
 Limit = Range(1, 1e12)

@@ -12,12 +12,12 @@ from semifl.deploy import answers, wire
 from semifl.deploy.answers import Spent
 from semifl.deploy.settings import Settings
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.toml import Table
 from semifl.federation.local import draw, inspected, whole
 from semifl.federation.tally import Tally
 from semifl.federation.world import ClientId, Cohort, Message, Method, Reply, Round, Update
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.weights import Shapes, Weights, norm, shapes
+from semifl.toml import Table
 
 NO_ANSWER = ("failed", "late")  # outcomes after which a site may be asked again
 

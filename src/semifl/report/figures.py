@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from semifl.federation.signals import CURVES
+from semifl.records.record import number
 from semifl.report.groups import Group, Point
-from semifl.report.reading import Run, number
+from semifl.report.reading import Run
 from semifl.report.svg import Line, line_chart, stacked_chart
 
 EMPTY = Markup("")

@@ -14,7 +14,7 @@ from semifl.deploy.order import refuse_work
 from semifl.deploy.policy import Limits, Policy, Privacy
 from semifl.deploy.privacy import Ledger
 from semifl.errors import UserError
-from semifl.experiments.stage import Silent
+from semifl.running.context import Silent
 
 NOISE = Privacy(clip=0.05, noise=1.0)
 EVERY = {name: registry.find("semifl.methods", name, "method") for name in registry.names("semifl.methods")}

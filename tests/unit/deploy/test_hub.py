@@ -9,10 +9,10 @@ from semifl.deploy.policy import Policy
 from semifl.deploy.remote import Answer, NotEnoughSites, Told
 from semifl.deploy.settings import Settings
 from semifl.errors import UserError
-from semifl.experiments.experiment import resume
-from semifl.experiments.records import RunDirectory
-from semifl.experiments.stage import Silent
 from semifl.methods.semifl import SemiFL
+from semifl.records.directory import RunDirectory
+from semifl.running.context import Silent
+from semifl.running.loop import resume
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from semifl.deploy import wire
 from semifl.deploy.hub import Hub, play
 from semifl.deploy.policy import Limits, Policy, Privacy, Share
 from semifl.errors import UserError
-from semifl.experiments.stage import Silent
 from semifl.learning.batchnorm import Moments
 from semifl.learning.weights import Snapshot
+from semifl.running.context import Silent
 
 NOTHING = Share(counts=False, training=False, confidence=False)
 EVERYTHING = Share(class_histogram=True, statistics=True, accuracy=True)

@@ -7,12 +7,12 @@ from safetensors.torch import load_file
 
 from by_hand import post_to
 from federated_pictures import SITES, make_federation, run_table
+from semifl.configuration.config import decode
 from semifl.deploy.hub import Hub, play
 from semifl.deploy.policy import Limits, Policy, Share
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
-from semifl.experiments.stage import Silent
 from semifl.learning.weights import digest
+from semifl.running.context import Silent
+from semifl.running.loop import start
 
 ALL = Policy(Share(class_histogram=True, statistics=True), Limits(smallest_count=1))
 

@@ -8,7 +8,7 @@ from semifl.deploy.hub import Hub, play
 from semifl.deploy.pictures import OTHER_PICTURES
 from semifl.deploy.policy import Policy, Privacy
 from semifl.deploy.privacy import Ledger
-from semifl.experiments.stage import Silent
+from semifl.running.context import Silent
 
 
 def test_a_site_with_other_pictures_is_told_to_its_owner_and_to_nobody_else(tmp_path, monkeypatch, caplog):

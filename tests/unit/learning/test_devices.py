@@ -8,11 +8,11 @@ import torch
 
 from semifl.cli import invoke
 from semifl.cli.options import device_name
+from semifl.configuration.config import decode
 from semifl.errors import UserError
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
 from semifl.learning.network import Network
 from semifl.learning.training import _to
+from semifl.running.loop import start
 from toys import toy_model, toy_table
 
 

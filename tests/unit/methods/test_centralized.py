@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import nn
 
+from semifl.configuration.config import decode
 from semifl.data.augment import normalize
 from semifl.data.dataset import UNKNOWN, Facts
 from semifl.data.partition import Holdings
 from semifl.errors import UserError
-from semifl.experiments.config import decode
 from semifl.federation.local import LocalFederation
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, ServerSite

@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from semifl.configuration.build import build_model
+from semifl.configuration.config import WarmStart, decode
 from semifl.data.dataset import UNKNOWN, Facts
 from semifl.data.epochs import LabeledBatch
 from semifl.data.partition import Holdings
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.build import build_model
-from semifl.experiments.config import WarmStart, decode
 from semifl.federation.local import LocalFederation
 from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally

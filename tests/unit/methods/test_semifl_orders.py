@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from semifl.experiments.build import build_world
-from semifl.experiments.config import decode
+from semifl.configuration.build import build_world
+from semifl.configuration.config import decode
 from semifl.federation.local import LocalFederation
 from semifl.federation.sites import ServerSite
 from semifl.federation.tally import Tally

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from semifl.cli import options
 from semifl.cli.deploy.kit_options import OperatorKit, operators
+from semifl.records.record import RoundRecord, absent
 
 if TYPE_CHECKING:
     from semifl.deploy.kit import Kit
@@ -24,13 +25,12 @@ class Desk:
     def said(self, message: str) -> None:
         self._console.print(message, style="yellow" if message.startswith("warning") else None)
 
-    def round(self, record: dict[str, Any], best: float, rounds: int) -> None:
+    def round(self, record: RoundRecord, best: float, rounds: int) -> None:
         facts = [f"accuracy {record['accuracy']:.1f} % (best {best:.1f})"]
         if record["label_ratio"] is not None:
             facts.append(f"confident {100 * record['label_ratio']:.0f} %")
-        for outcome in ("abstained", "late", "failed", "rejected"):
-            if record[outcome]:
-                facts.append(f"{len(record[outcome])} of {len(record['cohort'])} {outcome}")
+        for outcome, clients in absent(record).items():
+            facts.append(f"{len(clients)} of {len(record['cohort'])} {outcome}")
         self._console.print(f"round {record['round']} of {rounds}: {' · '.join(facts)}")
 
 

@@ -21,8 +21,8 @@ from semifl.deploy.flare.session import HubDown, Line, NotLetIn, NotRunning
 from semifl.deploy.hub import read_settings
 from semifl.deploy.kit import Kit
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.records import Record
-from semifl.experiments.toml import Table
+from semifl.records.record import Summary
+from semifl.toml import Table
 
 T = TypeVar("T")
 Outcome = dict[str, str]  # the hub's last word on a job: its state, and the reason
@@ -51,7 +51,7 @@ class Conductor:
     _since: float = field(default_factory=time.monotonic)
     _told: set[str] = field(default_factory=set)
 
-    def see_through(self) -> Record:
+    def see_through(self) -> Summary:
         """Play the run to its end and bring its results here."""
         try:
             return self._see_through()
@@ -60,7 +60,7 @@ class Conductor:
             if self._line is not None:  # its threads would keep this process alive
                 self._line.close()
 
-    def _see_through(self) -> Record:
+    def _see_through(self) -> Summary:
         failures, known = 0, -1
         while True:
             outcome = self._one_job()

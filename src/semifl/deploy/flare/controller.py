@@ -19,6 +19,8 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from semifl.configuration.build import World
+from semifl.configuration.config import read
 from semifl.deploy.flare import streams
 from semifl.deploy.flare.executor import LETTER
 from semifl.deploy.flare.orphans import end_with_parent
@@ -27,10 +29,8 @@ from semifl.deploy.kit import read_kit
 from semifl.deploy.place import read_place
 from semifl.deploy.remote import Answer, NotEnoughSites
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.build import World
-from semifl.experiments.config import read
-from semifl.experiments.records import Record
-from semifl.experiments.toml import Table, dumps
+from semifl.records.record import RoundRecord
+from semifl.toml import Table, dumps
 
 TOPIC = "semifl"  # of an operator's questions to a running job
 TASK = "letter"
@@ -54,7 +54,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.records: list[Record] = []
+        self.records: list[RoundRecord] = []
         self.facts: dict[str, Any] = {}
         self.warnings: list[str] = []
         self.sites: Sites | None = None
@@ -73,7 +73,7 @@ class Progress:
     def labels_only(self, accuracy: float) -> None:
         self.facts["labels_only"] = accuracy
 
-    def round(self, record: Record, best: float) -> None:
+    def round(self, record: RoundRecord, best: float) -> None:
         with self.lock:
             self.records.append(record)
         self.obey()

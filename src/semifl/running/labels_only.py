@@ -1,0 +1,42 @@
+"""What the server would have without any client: the same model and schedule in a federation that nobody has joined."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from semifl.learning.evaluation import Score
+from semifl.learning.weights import Snapshot
+from semifl.running.binding import bound_to, refuse_another_config
+from semifl.running.checkpoint import Checkpoints
+from semifl.running.context import Stage
+
+
+class LabelsOnly(NamedTuple):
+    model: Snapshot
+    test: Score
+    validation: Score | None
+
+
+def train_labels_only(stage: Stage, positions: Tensor, name: str) -> LabelsOnly:
+    """Train on these labeled pictures alone; checkpoints under `name`, so that nothing is trained twice."""
+    checkpoints = Checkpoints(stage.directory.checkpoints / name)
+    server, nobody = stage.server_with(positions).alone(), stage.nobody()
+    state = stage.method.start(stage.first_weights)
+    rounds = stage.world.config.run.rounds
+    bound = bound_to(stage.world.config, rounds=rounds, labels_only=name)  # its learning rates hang on the rounds
+    saved = checkpoints.load([type(state)], stage.observer.warn)
+    done = 0
+    if saved:
+        if saved.bound:
+            refuse_another_config(saved.bound, bound, saved.path, stage.directory.path / "config.toml")
+        done, state = saved.round, saved.state
+    for index in range(done + 1, rounds + 1):
+        t = stage.round_at(index, index)
+        state = stage.method.round(t, state, server.at(t), nobody).state
+        checkpoints.save(index, state, bound)
+    t = stage.round_at(rounds + 1, rounds)
+    model = stage.method.finish(t, state, server.at(t), nobody)
+    held_out = server.grade(model, "validation") if stage.world.config.split.validation else None
+    return LabelsOnly(model, server.grade(model, "test"), held_out)
