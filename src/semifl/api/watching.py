@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from semifl.cli.display import display
 from semifl.configuration.build import World
 from semifl.records.record import RoundRecord
 from semifl.running.context import Observer, Silent
+from semifl.running.terminal import display
 
 OnRound = Callable[[RoundRecord], Any]
 

@@ -50,20 +50,7 @@ def worker_count(workers: int | None) -> int:
 
 
 def device_name(device: str) -> str:
-    """What to compute on; auto takes the fastest there is."""
-    import torch
+    """What to compute on; here, because importing torch takes longer than most commands."""
+    from semifl.learning.devices import find_device
 
-    from semifl.errors import UserError
-
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        return next(name for name in ("cuda", "mps", "cpu") if available[name])
-    if device.split(":")[0] not in available:
-        raise UserError(f"--device {device!r} is not one of auto, cpu, cuda, mps")
-    if not available[device.split(":")[0]]:
-        raise UserError(f"--device {device}: this machine has none that torch can use")
-    try:
-        torch.empty(0, device=device)
-    except RuntimeError as error:
-        raise UserError(f"--device {device!r} is not a device of this machine") from error
-    return device
+    return find_device(device)
