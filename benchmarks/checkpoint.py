@@ -27,9 +27,9 @@ def measure(case: str, depth: int, width: int, size: int) -> None:
     method = SemiFL(threshold=0.0)
     build = partial(build_wide_resnet, depth, width, size)
     with federation(build, size, 20, 100, 2) as bench, TemporaryDirectory() as folder:
-        state = bench.play(method, method.start(bench.place.network.weights()), 1)
+        state = bench.run_round(method, method.start(bench.place.network.weights()), 1)
         began = time.perf_counter()
-        state = bench.play(method, state, 2)
+        state = bench.run_round(method, state, 2)
         one_round = time.perf_counter() - began
         checkpoints = Checkpoints(Path(folder))
         rounds = iter(range(100))

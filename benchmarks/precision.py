@@ -19,7 +19,7 @@ from scipy.stats import t
 from sklearn.datasets import load_digits
 
 from by_hand import ByHand
-from semifl.deploy.hub import Hub, play
+from semifl.deploy.hub import Hub, run_federation
 from semifl.deploy.policy import Policy
 from semifl.deploy.site import Site
 from semifl.running.context import Silent
@@ -58,7 +58,7 @@ def accuracy(root: Path, folder: Path, seed: int, precision: str) -> float:
         name: Site(name, root / "clients" / name, None, Policy(), folder / name, trains_apart=False) for name in SITES
     }
     hub = Hub(root, folder / "runs", SITES)
-    return float(play(hub, precision, table(seed, precision), ByHand(sites), Silent())["accuracy"])
+    return float(run_federation(hub, precision, table(seed, precision), ByHand(sites), Silent())["accuracy"])
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ class ByHand:
             site.close()
 
 
-def post_to(
+def transport_to(
     pictures: Path, folder: Path, policy: Policy, labels: Path | None = None, trains_apart: bool = True
 ) -> ByHand:
     """All sites of the pictures, with this policy; their trainers are processes of their own, or this one."""

@@ -39,7 +39,7 @@ from semifl.methods.semifl import State
 from semifl.records.directory import RunDirectory
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import check_outputs
-from semifl.running.loop import Progress, resume, start
+from semifl.running.loop import LoopState, resume, start
 from semifl.trained.modelfile import load_model
 from toys import toy_model
 
@@ -595,7 +595,7 @@ def test_any_checkpoint(run: Path, folder: Path, data: st.DataObject) -> None:
         content = (run / f"checkpoint/{name}.safetensors").read_bytes()
         put(folder / "checkpoint" / f"{name}.safetensors", data.draw(mutated(content)))
     with only_user_errors():
-        Checkpoints(folder / "checkpoint").load([State, Progress], lambda message: None)
+        Checkpoints(folder / "checkpoint").load([State, LoopState], lambda message: None)
 
 
 lines = st.lists(

@@ -1,4 +1,4 @@
-"""`semifl check`: say what was found, build everything, rehearse a round, and say what the run will take."""
+"""`semifl check`: say what was found, build everything, try a round, and say what the run will take."""
 
 from __future__ import annotations
 

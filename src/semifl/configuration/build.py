@@ -16,7 +16,7 @@ from semifl.configuration.config import VIEWS, Chosen, Config, Views, WarmStart
 from semifl.data.augment import strong, weak
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, Source
 from semifl.data.labels import balanced_draw, hold_out
-from semifl.data.partition import Holdings, Iid, Site
+from semifl.data.partition import BySite, Holdings, Iid
 from semifl.errors import UserError
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place
@@ -199,7 +199,7 @@ def _resolve(config: Config, data: Dataset) -> Config:
             f"data.labeled = {split.labeled}, but the data come with {len(data.labeled)} labeled pictures: leave it out"
         )
     labeled = len(data.labeled) if data.labeled is not None else split.labeled or LABELED
-    partition = split.partition or (Site() if data.sites else Iid())
+    partition = split.partition or (BySite() if data.sites else Iid())
     clients = split.clients or len(data.sites) or CLIENTS
     return replace(config, split=replace(split, labeled=labeled, clients=clients, partition=partition))
 
@@ -212,7 +212,7 @@ def _draw_labeled(config: Config, data: Dataset, seed: Seed) -> Tensor:
 
 
 def _check_needs(config: Config, data: Dataset, holdings: Holdings) -> None:
-    """A method that trains on the clients' labels cannot do without one, and the guard has no rival for it."""
+    """A method that trains on the clients' labels cannot do without one, and the guard has no baseline for it."""
     if config.run.guard and "client_labels" in config.method.thing.needs:
         raise UserError(
             f"guard = true does not go with method {config.method.name!r}, which learns nothing without clients"

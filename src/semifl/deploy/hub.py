@@ -1,4 +1,4 @@
-"""The hub's side of a run in a real federation: the same loop as in a simulation, its clients reached by letters."""
+"""The hub's side of a run in a real federation: the same loop as in a simulation, its clients reached by packets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semifl.configuration.config import VIEWS, Config, decode, from_section
 from semifl.deploy import wire
 from semifl.deploy.answers import read_hello
 from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
-from semifl.deploy.remote import Post, RemoteFederation, Told
+from semifl.deploy.remote import RemoteFederation, Told, Transport
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text
 from semifl.errors import UserError
@@ -46,7 +46,7 @@ class Hub:
 class Sites:
     """The clients of a run that live elsewhere, and what became of each in the round at hand."""
 
-    post: Post
+    transport: Transport
     order: Table
     settings: Settings
     directory: RunDirectory
@@ -62,14 +62,14 @@ class Sites:
 
     def federation(self, tally: Tally) -> Federation:
         return RemoteFederation(
-            self.post, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method
+            self.transport, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method
         )
 
     def greet(self) -> None:
         """Ask everyone whether they follow the order; one that does not is named and left out until the next job."""
-        letter = wire.pack("hello", {"order": self.order})
-        letters = dict.fromkeys(self.order["sites"], letter)
-        for answer in self.post.exchange(letters, HELLO_SECONDS, wire.room_for([])):
+        packet = wire.pack("hello", {"order": self.order})
+        packets = dict.fromkeys(self.order["sites"], packet)
+        for answer in self.transport.exchange(packets, HELLO_SECONDS, wire.room_for([])):
             site, outcome, reason = answer.site, "ready", ""
             try:
                 if answer.data is None:
@@ -135,11 +135,11 @@ def read_settings(table: Table) -> tuple[Settings, Table]:
     return from_section(Settings, section, "deploy"), rest
 
 
-def play(
+def run_federation(
     hub: Hub,
     name: str,
     table: Table,
-    post: Post,
+    transport: Transport,
     observer: Observer,
     watch: Callable[[Sites], None] = lambda sites: None,
 ) -> Summary:
@@ -157,7 +157,7 @@ def play(
     if finished := directory.summary():
         return finished
     layers = {name: layer.num_features for name, layer in batchnorm.layers(world.model_factory()()).items()}
-    sites = Sites(post, order, settings, directory, layers, world.config.method.thing)
+    sites = Sites(transport, order, settings, directory, layers, world.config.method.thing)
     watch(sites)
     sites.greet()
     if len(sites.refused) > len(hub.sites) - settings.min_updates:

@@ -1,4 +1,4 @@
-"""A kit: the folder that makes a machine the hub, a site, or an operator's desk, and the sealed file it comes in."""
+"""A kit: the folder that makes a machine the hub, a site, or an operator's machine, and the sealed file it comes in."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIELDS: dict[str, type] = {
     "kind": str, "name": str, "project": str, "made": datetime, "expires": date, "version": str,
     "hub": str, "address": str, "port": int, "bind": str, "sites": list,
 }  # fmt: skip
-TEXT = "# Made by 'semifl deploy kits'. Do not edit; a site's wishes belong into policy.toml.\n\n"
+TEXT = "# Made by 'semifl deploy kits'. Do not edit; a site's wishes belong in policy.toml.\n\n"
 
 
 @dataclass(frozen=True)

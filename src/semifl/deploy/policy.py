@@ -32,7 +32,7 @@ largest_picture = 256    # side in pixels that the hub may ask for
 most_parameters = 100000000  # of a model that the hub may send
 most_epochs = 100        # over the pictures in a round
 most_steps = 100000      # of training in a round
-most_minutes = 720.0     # that one letter of the hub may keep this machine busy
+most_minutes = 720.0     # that one request of the hub may keep this machine busy
 
 [privacy]
 clip = 0.0               # largest norm of the update that leaves; 0 does not clip

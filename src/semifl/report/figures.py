@@ -134,7 +134,9 @@ def _several(
     """Several numbers of one group in one drawing."""
     drawn = [_line(group, place, key, label, scale) for place, (key, (label, scale)) in enumerate(keys.items())]
     empty = "There is nothing to show: the method measures none of this, or no round is done."
-    return _drawing([group], drawn, name, title, unit, caption, {key: scale for key, (_, scale) in keys.items()}, empty, y)
+    return _drawing(
+        [group], drawn, name, title, unit, caption, {key: scale for key, (_, scale) in keys.items()}, empty, y
+    )
 
 
 def _overlay(

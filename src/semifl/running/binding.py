@@ -75,7 +75,7 @@ def refuse_other_files(
 def _refuse_other_model(path: Path, noted: str, last: int) -> None:
     try:
         # A better model is written before its round's checkpoint, of which the last two count: if the run was
-        # interrupted in between, or the last one is damaged, that round is played, and its model written, again.
+        # interrupted in between, or the last one is damaged, that round is run, and its model written, again.
         if _digest_of(path) == noted or last < from_json(read_metadata(path)["semifl"])["round"] <= last + 2:
             return
     except (OSError, ValueError, KeyError, TypeError) as error:

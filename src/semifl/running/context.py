@@ -66,7 +66,7 @@ class Silent:
 
 
 @dataclass
-class Stage:
+class RunContext:
     world: World
     place: Place
     memory: ClientMemory
@@ -114,14 +114,14 @@ class Stage:
 
 
 @contextmanager
-def open_stage(
+def open_context(
     world: World,
     directory: RunDirectory,
     workers: int,
     device: str,
     observer: Observer,
     elsewhere: Elsewhere | None = None,
-) -> Iterator[Stage]:
+) -> Iterator[RunContext]:
     """Everything in place, and put away afterwards."""
     if elsewhere is None and not len(world.division.clients.order):
         raise UserError(
@@ -140,7 +140,7 @@ def open_stage(
         with threads(1):
             # The first weights are taken now: every fit leaves its own in the network.
             first = place.network.weights()
-            yield Stage(world, place, memory, pool, server, tally, directory, observer, first, elsewhere)
+            yield RunContext(world, place, memory, pool, server, tally, directory, observer, first, elsewhere)
     finally:
         pool.close()
 

@@ -1,6 +1,6 @@
-"""What a run will take, before anything is trained: a round is rehearsed with a few real steps and scaled up.
+"""What a run will take, before anything is trained: a round is tried with a few real steps and scaled up.
 
-The rehearsal runs the method's own code on sites that time the first steps of every fit and only count the rest, so
+The trial runs the method's own code on sites that time the first steps of every fit and only count the rest, so
 it holds for any method. Clients are taken to be confident about everything, which is the most a round can cost.
 """
 
@@ -63,7 +63,7 @@ def estimate(world: World, workers: int, device: str) -> Estimate:
     server = _Server(place, world, result, workers)
     method = config.method.thing.busiest()
     federation = _Federation(place, len(world.division.clients), method, result, workers)
-    t = Round(1, 0.0, Seed(config.run.seed).under("rehearsal"))
+    t = Round(1, 0.0, Seed(config.run.seed).under("check"))
     state, model = method.round(t, method.start(place.network.weights()), server.at(t), federation)
     server.test(model)
     run = config.run

@@ -18,7 +18,7 @@ from semifl.federation.sites import infer
 from semifl.learning.targets import PseudoLabels, pseudo_labels
 from semifl.learning.weights import Snapshot
 from semifl.randomness import Seed
-from semifl.running.context import Stage
+from semifl.running.context import RunContext
 
 PICTURES = 6  # of the server, each in all its views
 SHOWN = 12  # pseudo-labels of a kind
@@ -44,32 +44,32 @@ class Labeled(NamedTuple):
     confident: Tensor
 
 
-def write_gallery(stage: Stage, model: Snapshot, index: int, of_clients: bool = True) -> None:
+def write_gallery(context: RunContext, model: Snapshot, index: int, of_clients: bool = True) -> None:
     """Fill RUN/gallery. The run is finished by now, so whatever goes wrong here is an event and no error.
 
     Where clients' pictures may not be seen (`of_clients` false) there are only the server's.
     """
     try:
-        sheets: dict[str, Sheet | None] = {"views": _views(stage)}
-        if of_clients and "client_labels" not in stage.method.needs:
-            labeled = _label(stage, model)
-            sheets |= {"confident": _surest(stage, labeled), "mistakes": _mistakes(stage, labeled)}
-        _write(stage, {name: sheet for name, sheet in sheets.items() if sheet is not None}, index)
+        sheets: dict[str, Sheet | None] = {"views": _views(context)}
+        if of_clients and "client_labels" not in context.method.needs:
+            labeled = _label(context, model)
+            sheets |= {"confident": _surest(context, labeled), "mistakes": _mistakes(context, labeled)}
+        _write(context, {name: sheet for name, sheet in sheets.items() if sheet is not None}, index)
     except Exception as error:
         with suppress(OSError):  # on a full disk there is no room for an event either
-            stage.directory.add_event("no gallery", reason=f"{type(error).__name__}: {error}")
+            context.directory.add_event("no gallery", reason=f"{type(error).__name__}: {error}")
 
 
-def _views(stage: Stage) -> Sheet:
+def _views(context: RunContext) -> Sheet:
     """Some of the server's pictures, one class after the other, in the views that the method trains on."""
-    server, seed = stage.server, _seed(stage)
+    server, seed = context.server, _seed(context)
     order = torch.randperm(len(server.labels), generator=seed.at("order"))
     chosen = order[_taking_turns(server.labels[order], PICTURES)]
     images, facts = server.images[chosen], server.facts
     names = [facts.class_names[label] for label in server.labels[chosen].tolist()]
     weak_views = weak(images, facts, seed.at("weak"))
     views = {"as it is": images, "weak view": weak_views}
-    preview = stage.method.preview()
+    preview = context.method.preview()
     if preview.strong_view:
         views["strong view"] = strong(images, facts, preview.strong_view, seed.at("strong"))
     captions = [[f"{name}: {view}" for view in views] for name in names]
@@ -81,10 +81,10 @@ def _views(stage: Stage) -> Sheet:
     return Sheet(torch.stack(list(views.values()), dim=1).flatten(0, 1), list(chain(*captions)), len(views))
 
 
-def _label(stage: Stage, model: Snapshot) -> Labeled:
+def _label(context: RunContext, model: Snapshot) -> Labeled:
     """Let the final model label pictures of a few clients as these would do it: weak views, once."""
-    place, seed, data = stage.place, _seed(stage), stage.world.data
-    holdings = stage.world.division.clients
+    place, seed, data = context.place, _seed(context), context.world.data
+    holdings = context.world.division.clients
     clients = torch.randperm(len(holdings), generator=seed.at("clients"))[:CLIENTS].sort().values.tolist()
     held = {client: holdings[client][:LOOKED_AT] for client in clients}
     views = [weak(data.images[held[client]], data.facts, seed.at("client", client)) for client in clients]
@@ -96,28 +96,28 @@ def _label(stage: Stage, model: Snapshot) -> Labeled:
         data.images[positions],
         data.labels[positions],
         pseudo,
-        pseudo.confident(stage.method.preview().threshold),
+        pseudo.confident(context.method.preview().threshold),
     )
 
 
-def _surest(stage: Stage, labeled: Labeled) -> Sheet:
+def _surest(context: RunContext, labeled: Labeled) -> Sheet:
     """The highest confidence of each class, then the second highest, and so on."""
     order = labeled.pseudo.confidence.argsort(descending=True, stable=True)
-    return _captioned(stage, labeled, order[_taking_turns(labeled.pseudo.labels[order], SHOWN)])
+    return _captioned(context, labeled, order[_taking_turns(labeled.pseudo.labels[order], SHOWN)])
 
 
-def _mistakes(stage: Stage, labeled: Labeled) -> Sheet | None:
+def _mistakes(context: RunContext, labeled: Labeled) -> Sheet | None:
     """Confident and wrong; None where nobody knows the truth."""
     known = labeled.truth != UNKNOWN
     if not bool(known.any()):
         return None
     wrong = known & labeled.confident & (labeled.pseudo.labels != labeled.truth)
     order = labeled.pseudo.confidence.argsort(descending=True, stable=True)
-    return _captioned(stage, labeled, order[wrong[order]][:SHOWN])
+    return _captioned(context, labeled, order[wrong[order]][:SHOWN])
 
 
-def _captioned(stage: Stage, labeled: Labeled, chosen: Tensor) -> Sheet:
-    names = stage.world.data.facts.class_names
+def _captioned(context: RunContext, labeled: Labeled, chosen: Tensor) -> Sheet:
+    names = context.world.data.facts.class_names
     captions = []
     for i in chosen.tolist():
         said, truth = int(labeled.pseudo.labels[i]), int(labeled.truth[i])
@@ -127,17 +127,17 @@ def _captioned(stage: Stage, labeled: Labeled, chosen: Tensor) -> Sheet:
     return Sheet(labeled.images[chosen], captions, SHOWN)
 
 
-def _write(stage: Stage, sheets: dict[str, Sheet], index: int) -> None:
+def _write(context: RunContext, sheets: dict[str, Sheet], index: int) -> None:
     """The list of pictures comes last and counts: without it there is no gallery."""
-    folder = stage.directory.path / "gallery"
+    folder = context.directory.path / "gallery"
     about: list[dict[str, Any]] = []
     for name, sheet in sheets.items():
-        side = min(stage.world.data.facts.size, LARGEST)
+        side = min(context.world.data.facts.size, LARGEST)
         about.append({"name": name, "side": side, "across": sheet.across, "captions": sheet.captions})
         if sheet.captions:
             grid = _grid(sheet, side)
             replace_file(folder / f"{name}.png", partial(grid.save, format="PNG", optimize=True))
-    stage.directory.write_facts("gallery/gallery.json", {"round": index, "galleries": about})
+    context.directory.write_facts("gallery/gallery.json", {"round": index, "galleries": about})
 
 
 def _grid(sheet: Sheet, side: int) -> Image.Image:
@@ -161,5 +161,5 @@ def _taking_turns(groups: Tensor, count: int) -> Tensor:
     return torch.tensor(turns).argsort(stable=True)[:count]
 
 
-def _seed(stage: Stage) -> Seed:
-    return Seed(stage.world.config.run.seed).under("gallery")
+def _seed(context: RunContext) -> Seed:
+    return Seed(context.world.config.run.seed).under("gallery")

@@ -35,9 +35,9 @@ def judge(guard: Guard, tested: Snapshot, score: Score, state: Any, method: Any)
     return method.start(guard.weights), guard._replace(fallbacks=guard.fallbacks + 1)
 
 
-def beats(score: Score, rival: Score) -> bool:
+def beats(score: Score, baseline: Score) -> bool:
     """Whether a model does better than another on the same labels, by more than one standard error."""
-    return score.accuracy > rival.accuracy + standard_error(rival.accuracy, rival.count)
+    return score.accuracy > baseline.accuracy + standard_error(baseline.accuracy, baseline.count)
 
 
 def standard_error(accuracy: float, count: int) -> float:

@@ -10,7 +10,7 @@ from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot
 from semifl.running.binding import bound_to, refuse_another_config
 from semifl.running.checkpoint import Checkpoints
-from semifl.running.context import Stage
+from semifl.running.context import RunContext
 
 
 class LabelsOnly(NamedTuple):
@@ -19,24 +19,24 @@ class LabelsOnly(NamedTuple):
     validation: Score | None
 
 
-def train_labels_only(stage: Stage, positions: Tensor, name: str) -> LabelsOnly:
+def train_labels_only(context: RunContext, positions: Tensor, name: str) -> LabelsOnly:
     """Train on these labeled pictures alone; checkpoints under `name`, so that nothing is trained twice."""
-    checkpoints = Checkpoints(stage.directory.checkpoints / name)
-    server, nobody = stage.server_with(positions).alone(), stage.nobody()
-    state = stage.method.start(stage.first_weights)
-    rounds = stage.world.config.run.rounds
-    bound = bound_to(stage.world.config, rounds=rounds, labels_only=name)  # its learning rates hang on the rounds
-    saved = checkpoints.load([type(state)], stage.observer.warn)
+    checkpoints = Checkpoints(context.directory.checkpoints / name)
+    server, nobody = context.server_with(positions).alone(), context.nobody()
+    state = context.method.start(context.first_weights)
+    rounds = context.world.config.run.rounds
+    bound = bound_to(context.world.config, rounds=rounds, labels_only=name)  # its learning rates hang on the rounds
+    saved = checkpoints.load([type(state)], context.observer.warn)
     done = 0
     if saved:
         if saved.bound:
-            refuse_another_config(saved.bound, bound, saved.path, stage.directory.path / "config.toml")
+            refuse_another_config(saved.bound, bound, saved.path, context.directory.path / "config.toml")
         done, state = saved.round, saved.state
     for index in range(done + 1, rounds + 1):
-        t = stage.round_at(index, index)
-        state = stage.method.round(t, state, server.at(t), nobody).state
+        t = context.round_at(index, index)
+        state = context.method.round(t, state, server.at(t), nobody).state
         checkpoints.save(index, state, bound)
-    t = stage.round_at(rounds + 1, rounds)
-    model = stage.method.finish(t, state, server.at(t), nobody)
-    held_out = server.grade(model, "validation") if stage.world.config.split.validation else None
+    t = context.round_at(rounds + 1, rounds)
+    model = context.method.finish(t, state, server.at(t), nobody)
+    held_out = server.grade(model, "validation") if context.world.config.split.validation else None
     return LabelsOnly(model, server.grade(model, "test"), held_out)

@@ -22,17 +22,17 @@ from semifl.records.directory import RunDirectory
 from semifl.records.record import Measured, RoundRecord, Summary
 from semifl.running.binding import Bound, adopted, bound_to, refuse_another_config, refuse_other_files
 from semifl.running.checkpoint import Checkpoints
-from semifl.running.context import Elsewhere, Observer, Silent, Stage, check_outputs, open_stage
+from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, open_context
+from semifl.running.finish import Baselines, best_on_validation, finish, keep_model
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
 from semifl.running.labels_only import train_labels_only
-from semifl.running.outcome import Rivals, best_on_validation, finish, keep_model
 from semifl.running.recording import environment, measure
 from semifl.toml import Table
 
 LABELS_ONLY = {"all": "labels_only", "train": "labels_only_train"}  # where their checkpoints lie
 
 
-class Progress(NamedTuple):
+class LoopState(NamedTuple):
     """All that changes between rounds."""
 
     state: Any
@@ -43,7 +43,7 @@ class Standing(NamedTuple):
     """Where a run stands after its last complete round."""
 
     done: int
-    progress: Progress
+    progress: LoopState
     history: list[RoundRecord]
     bound: Bound
 
@@ -150,40 +150,40 @@ def _change_rounds(directory: RunDirectory, config: Config, done: int, rounds: i
 def _run(
     world: World, directory: RunDirectory, workers: int, device: str, observer: Observer, elsewhere: Elsewhere | None
 ) -> Summary:
-    with open_stage(world, directory, workers, device, observer, elsewhere) as stage:
-        standing = _load(stage)  # before anything is trained or removed: what does not belong here is refused at once
-        rivals = _rivals(stage)
+    with open_context(world, directory, workers, device, observer, elsewhere) as context:
+        standing = _load(context)  # before anything is trained or removed: what does not belong here is refused at once
+        baselines = _baselines(context)
         directory.write_rounds(standing.history)
-        stage.memory.forget_after(standing.done)
+        context.memory.forget_after(standing.done)
         observer.begin(world, standing.done + 1)
-        last, progress = _play(stage, standing)
-        return finish(stage, last, progress.state, rivals, progress.guard)
+        last, progress = _go_through(context, standing)
+        return finish(context, last, progress.state, baselines, progress.guard)
 
 
-def _rivals(stage: Stage) -> Rivals:
+def _baselines(context: RunContext) -> Baselines:
     """The labels-only models that the run is compared with."""
-    run, division = stage.world.config.run, stage.world.division
-    rivals: Rivals = {}
-    # A method that lives on the clients' labels does not learn without them, so it has no rival to beat.
-    if (run.labels_only and "client_labels" not in stage.method.needs) or run.guard:
+    run, division = context.world.config.run, context.world.division
+    baselines: Baselines = {}
+    # A method that lives on the clients' labels does not learn without them, so it has no baseline to beat.
+    if (run.labels_only and "client_labels" not in context.method.needs) or run.guard:
         everything = torch.cat([division.server, division.validation]).sort().values
-        rivals["all"] = train_labels_only(stage, everything, LABELS_ONLY["all"])
-        stage.observer.labels_only(rivals["all"].test.accuracy)
+        baselines["all"] = train_labels_only(context, everything, LABELS_ONLY["all"])
+        context.observer.labels_only(baselines["all"].test.accuracy)
     if run.guard:
-        rivals["train"] = train_labels_only(stage, division.server, LABELS_ONLY["train"])
-        stage.observer.warn(what_it_can_tell(len(division.validation)))
-    return rivals
+        baselines["train"] = train_labels_only(context, division.server, LABELS_ONLY["train"])
+        context.observer.warn(what_it_can_tell(len(division.validation)))
+    return baselines
 
 
-def _load(stage: Stage) -> Standing:
+def _load(context: RunContext) -> Standing:
     """The last round that is done and what to go on from, all of it as this run left it."""
-    first = stage.method.start(stage.first_weights)
-    guard = first_guard(stage.first_weights) if stage.world.config.run.guard else None
-    named = [type(first), Guard, Progress]
-    directory, config, memory = stage.directory, stage.world.config, stage.memory
-    saved = Checkpoints(directory.checkpoints).load(named, stage.observer.warn)
+    first = context.method.start(context.first_weights)
+    guard = first_guard(context.first_weights) if context.world.config.run.guard else None
+    named = [type(first), Guard, LoopState]
+    directory, config, memory = context.directory, context.world.config, context.memory
+    saved = Checkpoints(directory.checkpoints).load(named, context.observer.warn)
     if not saved:
-        return Standing(0, Progress(first, guard), [], bound_to(config))
+        return Standing(0, LoopState(first, guard), [], bound_to(config))
     if saved.bound:
         refuse_another_config(saved.bound, bound_to(config), saved.path, directory.path / "config.toml")
     history = directory.rounds_until(saved.round)
@@ -192,71 +192,71 @@ def _load(stage: Stage) -> Standing:
     return Standing(saved.round, saved.state, history, saved.bound or adopted(config, history, memory))
 
 
-def _play(stage: Stage, standing: Standing) -> tuple[int, Progress]:
+def _go_through(context: RunContext, standing: Standing) -> tuple[int, LoopState]:
     """The rounds that are still to come; returns the last one and what is left after it."""
-    checkpoints = Checkpoints(stage.directory.checkpoints)
+    checkpoints = Checkpoints(context.directory.checkpoints)
     done, progress, history, bound = standing
-    for index in range(done + 1, stage.world.config.run.rounds + 1):
-        if _should_stop(stage.world.config, history):
-            stage.directory.add_event("stopped early", after=index - 1)
+    for index in range(done + 1, context.world.config.run.rounds + 1):
+        if _should_stop(context.world.config, history):
+            context.directory.add_event("stopped early", after=index - 1)
             return index - 1, progress
-        record, progress = _one_round(stage, index, progress, history)
+        record, progress = _one_round(context, index, progress, history)
         better = best_on_validation(record, history)
         if better:
-            keep_model(stage, record)
+            keep_model(context, record)
         history.append(record)
-        stage.directory.add_round(record)
-        memory = stage.memory.note(bound.memory, record["cohort"], index)
-        bound = bound.after(record, memory, stage.directory.model if better else None)
+        context.directory.add_round(record)
+        memory = context.memory.note(bound.memory, record["cohort"], index)
+        bound = bound.after(record, memory, context.directory.model if better else None)
         checkpoints.save(index, progress, bound)
         try:
-            stage.observer.round(record, max(each["accuracy"] for each in history))
+            context.observer.round(record, max(each["accuracy"] for each in history))
         except StopIteration:
-            stage.directory.add_event("stopped early", after=index)
+            context.directory.add_event("stopped early", after=index)
             return index, progress
-    return stage.world.config.run.rounds, progress
+    return context.world.config.run.rounds, progress
 
 
 def _one_round(
-    stage: Stage, index: int, progress: Progress, history: list[RoundRecord]
-) -> tuple[RoundRecord, Progress]:
+    context: RunContext, index: int, progress: LoopState, history: list[RoundRecord]
+) -> tuple[RoundRecord, LoopState]:
     began = time.perf_counter()
-    stage.tally.reset()
-    failures_left = stage.world.config.run.max_failures - sum(len(each["failed"]) for each in history)
-    t = stage.round_at(index, index)
-    before, guard = stage.method.weights(progress.state), progress.guard
-    state, model = stage.method.round(t, progress.state, stage.server.at(t), stage.clients(failures_left))
-    stage.test(model)
-    measured = measure(t, stage.tally, distance(stage.method.weights(state), before))
-    alerts = _alerts(stage, measured, history, state)
-    skipped = stage.world.config.health.policy(alerts) == "skip"
+    context.tally.reset()
+    failures_left = context.world.config.run.max_failures - sum(len(each["failed"]) for each in history)
+    t = context.round_at(index, index)
+    before, guard = context.method.weights(progress.state), progress.guard
+    state, model = context.method.round(t, progress.state, context.server.at(t), context.clients(failures_left))
+    context.test(model)
+    measured = measure(t, context.tally, distance(context.method.weights(state), before))
+    alerts = _alerts(context, measured, history, state)
+    skipped = context.world.config.health.policy(alerts) == "skip"
     state = progress.state if skipped else state
-    if guard and stage.tally.validation:
-        state, guard = judge(guard, model, stage.tally.validation, state, stage.method)
+    if guard and context.tally.validation:
+        state, guard = judge(guard, model, context.tally.validation, state, context.method)
     record: RoundRecord = {
         **measured,
         "alerts": alerts,
         "skipped": skipped,
         **({"fallbacks": guard.fallbacks} if guard else {}),  # type: ignore[typeddict-item]
-        "digest": digest(stage.method.weights(state)),
-        "seconds": {name: round(each, 4) for name, each in stage.tally.seconds.items()}
+        "digest": digest(context.method.weights(state)),
+        "seconds": {name: round(each, 4) for name, each in context.tally.seconds.items()}
         | {"total": round(time.perf_counter() - began, 4)},
     }
-    return record, Progress(state, guard)
+    return record, LoopState(state, guard)
 
 
-def _alerts(stage: Stage, measured: Measured, history: list[RoundRecord], state: Any) -> list[str]:
+def _alerts(context: RunContext, measured: Measured, history: list[RoundRecord], state: Any) -> list[str]:
     """What looks wrong; whoever watches is told when it is new, and a policy may end the run."""
-    health, index = stage.world.config.health, measured["round"]
-    finite = is_finite(stage.method.weights(state)) and all(map(math.isfinite, stage.tally.losses()))
+    health, index = context.world.config.health, measured["round"]
+    finite = is_finite(context.method.weights(state)) and all(map(math.isfinite, context.tally.losses()))
     alerts = health.alerts(measured, history, finite)
-    for reply in stage.tally.replies:
+    for reply in context.tally.replies:
         if reply.outcome in ("failed", "rejected"):
-            stage.directory.add_event(reply.outcome, round=index, client=reply.client, reason=reply.reason)
+            context.directory.add_event(reply.outcome, round=index, client=reply.client, reason=reply.reason)
     known = history[-1]["alerts"] if history else []
     for alert in alerts:
         if alert not in known:
-            stage.observer.warn(f"round {index}: {MESSAGES[alert]}")
+            context.observer.warn(f"round {index}: {MESSAGES[alert]}")
     if health.policy(alerts) == "stop":
         raise RunStopped(f"round {index}: {MESSAGES[alerts[0]]} (health policy: stop)")
     return alerts

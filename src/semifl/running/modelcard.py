@@ -7,16 +7,16 @@ from typing import Any
 
 from semifl.durable import replace_text
 from semifl.records.record import Summary
-from semifl.running.context import Stage
+from semifl.running.context import RunContext
 from semifl.running.recording import environment
 
 
-def write_model_card(stage: Stage, result: Summary) -> None:
-    replace_text(stage.directory.path / "model.md", model_card(stage, result, time.strftime("%Y-%m-%d")))
+def write_model_card(context: RunContext, result: Summary) -> None:
+    replace_text(context.directory.path / "model.md", model_card(context, result, time.strftime("%Y-%m-%d")))
 
 
-def model_card(stage: Stage, result: Summary, date: str) -> str:
-    world, facts = stage.world, stage.world.data.facts
+def model_card(context: RunContext, result: Summary, date: str) -> str:
+    world, facts = context.world, context.world.data.facts
     where = environment()
     lines = [
         f"# A classifier of {facts.classes} classes",
@@ -24,23 +24,23 @@ def model_card(stage: Stage, result: Summary, date: str) -> str:
         f"Trained with semifl on {date}; the model is `model.safetensors` beside this file.",
         "",
         *_table("What it takes and gives", _interface(facts)),
-        *_table("What it was trained on", _data(stage)),
-        *_table("How", _how(stage, result)),
-        *_table("How well it does", _accuracy(stage, result)),
+        *_table("What it was trained on", _data(context)),
+        *_table("How", _how(context, result)),
+        *_table("How well it does", _accuracy(context, result)),
         "## What to keep in mind",
         "",
         f"- Accuracies are those on {len(world.data.test_labels)} test pictures of the same collection. Pictures from "
         "elsewhere may be harder.",
         "- A picture of something that is none of the classes is given to one of them all the same.",
-        *_caution(stage),
+        *_caution(context),
         "",
         *_table("Made with", {name: where[name] for name in ("semifl", "python", "torch", "system")}),
     ]
     return "\n".join(lines)
 
 
-def _caution(stage: Stage) -> list[str]:
-    if "client_labels" in stage.method.needs:
+def _caution(context: RunContext) -> list[str]:
+    if "client_labels" in context.method.needs:
         return []
     return ["- Most of its training labels were made by itself and were not checked by anybody."]
 
@@ -56,9 +56,9 @@ def _interface(facts: Any) -> dict[str, Any]:
     }
 
 
-def _data(stage: Stage) -> dict[str, Any]:
-    world = stage.world
-    counts = stage.client_pictures
+def _data(context: RunContext) -> dict[str, Any]:
+    world = context.world
+    counts = context.client_pictures
     labels = world.data.labels[world.division.server].bincount(minlength=world.data.facts.classes).tolist()
     return {
         "data": f"`{world.config.data.name}`",
@@ -68,20 +68,20 @@ def _data(stage: Stage) -> dict[str, Any]:
     }
 
 
-def _how(stage: Stage, result: Summary) -> dict[str, Any]:
-    config = stage.world.config
+def _how(context: RunContext, result: Summary) -> dict[str, Any]:
+    config = context.world.config
     return {
         "method": f"`{config.method.name}`",
-        "model": f"`{config.model.name}`, {sum(tensor.numel() for tensor in stage.first_weights.values()):,} weights",
+        "model": f"`{config.model.name}`, {sum(tensor.numel() for tensor in context.first_weights.values()):,} weights",
         "rounds": str(result["rounds"]),
         "seed": str(config.run.seed),
         "every setting": "`config.toml` of the run",
     }
 
 
-def _accuracy(stage: Stage, result: Summary) -> dict[str, Any]:
+def _accuracy(context: RunContext, result: Summary) -> dict[str, Any]:
     """Of the model that was kept: with labels held out that is the best on them, not the last one."""
-    chosen = stage.world.config.split.validation and not stage.world.config.run.guard
+    chosen = context.world.config.split.validation and not context.world.config.run.guard
     if chosen:
         where = f"of round {result['best_round']}, the best on held-out labels"
         facts = {"accuracy": f"{result['best_accuracy']:.1f} %, {where}"}

@@ -138,7 +138,7 @@ def missing(tables: Sequence[ResultTable], folder: Path, seeds: Sequence[int]) -
     return list(todo.values())
 
 
-def _columns(cell: paper.Cell, scale: str) -> list[str]:
+def _columns(cell: paper.PaperCell, scale: str) -> list[str]:
     """Where a cell is printed: one that needs no labels at the server spans the columns of its data set."""
     if cell.table != "results":
         return [cell.column]
@@ -147,7 +147,7 @@ def _columns(cell: paper.Cell, scale: str) -> list[str]:
     return [name for data, labeled in paper.COLUMNS if cell.column in (data, name := f"{data}-{labeled}")]
 
 
-def _is_reduced(cell: paper.Cell) -> bool:
+def _is_reduced(cell: paper.PaperCell) -> bool:
     data = cell.config["data"]
     wanted = data["name"] == "cifar10" and data["labeled"] == REDUCED[cell.table]
     return wanted and data["partition"]["name"] in ("iid", "classes")

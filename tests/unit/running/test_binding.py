@@ -21,7 +21,7 @@ from semifl.learning.weights import digest
 from semifl.methods.semifl_released import State
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import Silent
-from semifl.running.loop import Progress, resume, start
+from semifl.running.loop import LoopState, resume, start
 from toys import KEPT, toy_table
 
 
@@ -222,7 +222,7 @@ def test_the_best_model_so_far_is_part_of_the_run(
 
 def as_format_1(path: Path) -> None:
     """The checkpoint as the version before wrote it: the State alone, and no digest of anything beside it."""
-    saved = Checkpoints(path.parent).load([State, Progress], lambda message: None)
+    saved = Checkpoints(path.parent).load([State, LoopState], lambda message: None)
     assert saved is not None
     assert saved.path == path
     tensors: list[torch.Tensor] = []

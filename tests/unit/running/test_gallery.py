@@ -100,9 +100,9 @@ def test_labeled_clients_have_no_pseudo_labels_to_show(tmp_path: Path) -> None:
 def test_where_clients_may_not_be_seen_there_are_only_the_servers_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def only_the_servers(stage, model, index, of_clients) -> None:
+    def only_the_servers(context, model, index, of_clients) -> None:
         assert of_clients  # a data set that was divided here has no real sites
-        gallery.write_gallery(stage, model, index, of_clients=False)
+        gallery.write_gallery(context, model, index, of_clients=False)
 
     monkeypatch.setattr(outcome, "write_gallery", only_the_servers)
     start(decode(toy_table()), tmp_path / "run")

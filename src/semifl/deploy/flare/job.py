@@ -40,7 +40,7 @@ def write_job(folder: Path, run: str, table: Table, sites: Sequence[str], min_si
     client = {
         "format_version": 2,
         "executors": [
-            {"tasks": ["letter"], "executor": {"path": "semifl.deploy.flare.executor.SiteExecutor", "args": {}}}
+            {"tasks": ["packet"], "executor": {"path": "semifl.deploy.flare.executor.SiteExecutor", "args": {}}}
         ],
         "components": [],
     }

@@ -32,7 +32,7 @@ class Mirror:
         self._watcher = watcher
         self._records: list[RoundRecord] = []
         self._claimed = False
-        self._lock: IO[str] | None = None  # held until this desk is closed
+        self._lock: IO[str] | None = None  # held until this process stops following
 
     @property
     def known(self) -> int:
@@ -40,7 +40,7 @@ class Mirror:
         return int(self._records[-1]["round"]) if self._records else 0
 
     def close(self) -> None:
-        """Let another desk follow."""
+        """Let another process follow."""
         if self._lock:
             self._lock.close()
 

@@ -90,7 +90,7 @@ ABLATIONS: dict[str, Table] = {
 }
 
 
-class Cell(NamedTuple):
+class PaperCell(NamedTuple):
     """One preset, and its place in the paper: which table, row and column, and the value printed there (or none)."""
 
     name: str
@@ -102,7 +102,7 @@ class Cell(NamedTuple):
     value: str
 
 
-def cells() -> Iterator[Cell]:
+def cells() -> Iterator[PaperCell]:
     yield from _semifl_cells()
     yield from _other_federated_cells()
     yield from _centralized_cells()
@@ -110,7 +110,7 @@ def cells() -> Iterator[Cell]:
     yield from _extra_cells()
 
 
-def _semifl_cells() -> Iterator[Cell]:
+def _semifl_cells() -> Iterator[PaperCell]:
     for partition, values in SSFL["semifl"][1].items():
         for (data, labeled), value in zip(COLUMNS, values, strict=True):
             name = f"{data}-{labeled}-{partition}"
@@ -123,7 +123,7 @@ def _semifl_cells() -> Iterator[Cell]:
                 yield cell._replace(about=about, table="", row="", column="")
 
 
-def _other_federated_cells() -> Iterator[Cell]:
+def _other_federated_cells() -> Iterator[PaperCell]:
     for key in ("fedmatch", "fedrgd"):
         label, by_partition = SSFL[key]
         for partition, values in by_partition.items():
@@ -143,7 +143,7 @@ def _other_federated_cells() -> Iterator[Cell]:
                 yield cell._replace(column=data)
 
 
-def _centralized_cells() -> Iterator[Cell]:
+def _centralized_cells() -> Iterator[PaperCell]:
     for data, value in zip(DATA, FULLY, strict=True):
         labeled = min(labeled for name, labeled in COLUMNS if name == data)
         method: Table = {"name": "centralized", "labels": "all", "batch": 250, "objective": {"name": "supervised"}}
@@ -162,7 +162,7 @@ def _centralized_cells() -> Iterator[Cell]:
             yield _central(f"{data}-{labeled}-{objective}", label, data, labeled, method, epochs, value)
 
 
-def _ablation_cells() -> Iterator[Cell]:
+def _ablation_cells() -> Iterator[PaperCell]:
     for partition in ("k2", "iid"):
         column = PARTITION_NAMES[partition]
         for key, changes in COMPONENTS.items():
@@ -185,7 +185,7 @@ def _ablation_cells() -> Iterator[Cell]:
             yield _same(f"cifar10-{labeled}-{partition}", "server and clients", "sbn", place)
 
 
-def _extra_cells() -> Iterator[Cell]:
+def _extra_cells() -> Iterator[PaperCell]:
     """The paper's second figure, and two baselines as their own authors ran them."""
     for partition in ("k2", "iid"):
         for suffix, steps in (("fedavg-fixmatch", 0), ("fedsgd-fixmatch", 1)):
@@ -199,18 +199,20 @@ def _extra_cells() -> Iterator[Cell]:
     own = _federated("cifar10", 5000, "iid", {"name": "fedmatch"})
     own |= {"rounds": 200, "model": {"name": "resnet", "depth": 9, "norm": "group"}}
     about = "FedMatch as its authors ran it, but for GroupNorm where they have no norm; their value: 44.95 (0.49)"
-    yield Cell("fedmatch-authors", about, own, "", "", "", "")
+    yield PaperCell("fedmatch-authors", about, own, "", "", "", "")
     own = _federated("cifar10", 1000, "iid", {"name": "fedrgd", "activity_rate": 1.0, "client_batch": 64})
     own["data"]["clients"] = 10
     own |= {"rounds": 20_000, "model": {"name": "resnet", "depth": 18, "norm": "group"}}
     own["method"]["server_batch"] = 64
-    yield Cell("fedrgd-authors", "FedRGD as its authors ran it, 10 clients; their value: 93.5", own, "", "", "", "")
+    yield PaperCell(
+        "fedrgd-authors", "FedRGD as its authors ran it, 10 clients; their value: 93.5", own, "", "", "", ""
+    )
 
 
-def _result(name: str, label: str, data: str, labeled: int, partition: str, method: Table, value: str) -> Cell:
+def _result(name: str, label: str, data: str, labeled: int, partition: str, method: Table, value: str) -> PaperCell:
     """A federated cell of the result table."""
     row = f"{label}, {PARTITION_NAMES[partition]}"
-    return Cell(
+    return PaperCell(
         name,
         _about(f"{row}, {data} with {labeled} labels", value),
         _federated(data, labeled, partition, method),
@@ -221,21 +223,21 @@ def _result(name: str, label: str, data: str, labeled: int, partition: str, meth
     )
 
 
-def _central(name: str, label: str, data: str, labeled: int, method: Table, epochs: int, value: str) -> Cell:
+def _central(name: str, label: str, data: str, labeled: int, method: Table, epochs: int, value: str) -> PaperCell:
     config = _federated(data, labeled, "iid", method) | {"rounds": epochs}
     about = _about(f"{label}, {data} with {labeled} labels", value)
-    return Cell(name, about, config, "results", label, f"{data}-{labeled}", value)
+    return PaperCell(name, about, config, "results", label, f"{data}-{labeled}", value)
 
 
 def _ablation(
     suffix: str, row: str, labeled: int, partition: str, method: Table, table: str, column: str, value: str
-) -> Cell:
+) -> PaperCell:
     config = _federated("cifar10", labeled, partition, method)
     about = _about(f"{row}, cifar10 with {labeled} labels, {PARTITION_NAMES[partition]}", value)
-    return Cell(f"cifar10-{labeled}-{suffix}", about, config, table, row, column, value)
+    return PaperCell(f"cifar10-{labeled}-{suffix}", about, config, table, row, column, value)
 
 
-def _same(name: str, row: str, table: str, column: str) -> Cell:
+def _same(name: str, row: str, table: str, column: str) -> PaperCell:
     """A cell of the result table that stands in another table, too."""
     cell = next(cell for cell in _semifl_cells() if cell.name == name)
     return cell._replace(table=table, row=row, column=column)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from semifl.federation.mailbox import ALIGN, Letter, Mailbox
+from semifl.federation.shared_memory import ALIGN, Handle, SharedMessages
 
 
 class Pair(NamedTuple):
@@ -17,7 +17,7 @@ class Pair(NamedTuple):
 
 
 def send(thing: Any, copy: bool = True) -> Any:
-    return Mailbox().get(Mailbox().put(thing, always_send_store=True), copy)
+    return SharedMessages().get(SharedMessages().put(thing, always_send_store=True), copy)
 
 
 def assert_same(a: Any, b: Any) -> None:
@@ -79,33 +79,33 @@ def test_a_parameter_arrives_as_a_tensor_without_gradient() -> None:
 
 def test_the_same_tensor_twice_arrives_once() -> None:
     tensor = torch.ones(1000)
-    mailbox = Mailbox()
+    mailbox = SharedMessages()
 
-    letter = mailbox.put((tensor, {"again": tensor}))
+    handle = mailbox.put((tensor, {"again": tensor}))
 
-    assert letter.spans == [(0, 4000)]
-    assert_same(Mailbox().get(letter, copy=True), (tensor, {"again": tensor}))
+    assert handle.spans == [(0, 4000)]
+    assert_same(SharedMessages().get(handle, copy=True), (tensor, {"again": tensor}))
 
 
 def test_only_a_small_head_travels_beside_the_shared_memory() -> None:
-    letter = Mailbox().put({"w": torch.zeros(1_000_000)})
+    handle = SharedMessages().put({"w": torch.zeros(1_000_000)})
 
-    assert len(letter.head) < 1000
-    assert letter.store is not None
-    assert letter.store.is_shared()
-    assert len(letter.store) >= 4_000_000
+    assert len(handle.head) < 1000
+    assert handle.store is not None
+    assert handle.store.is_shared()
+    assert len(handle.store) >= 4_000_000
 
 
 def test_tensors_start_at_cache_lines_and_do_not_overlap() -> None:
-    letter = Mailbox().put([torch.ones(n, dtype=torch.uint8) for n in (1, 64, 65, 0, 3)])
+    handle = SharedMessages().put([torch.ones(n, dtype=torch.uint8) for n in (1, 64, 65, 0, 3)])
 
-    assert [length for _, length in letter.spans] == [1, 64, 65, 0, 3]
-    assert [start for start, _ in letter.spans] == [0, 64, 128, 256, 256]
-    assert all(start % ALIGN == 0 for start, _ in letter.spans)
+    assert [length for _, length in handle.spans] == [1, 64, 65, 0, 3]
+    assert [start for start, _ in handle.spans] == [0, 64, 128, 256, 256]
+    assert all(start % ALIGN == 0 for start, _ in handle.spans)
 
 
 def test_a_copy_survives_the_next_message_and_a_view_does_not() -> None:
-    writer, reader = Mailbox(), Mailbox()
+    writer, reader = SharedMessages(), SharedMessages()
     first = writer.put(torch.full((4,), 1.0))
     copy, view = reader.get(first, copy=True), reader.get(first, copy=False)
 
@@ -116,9 +116,9 @@ def test_a_copy_survives_the_next_message_and_a_view_does_not() -> None:
 
 
 def test_a_copy_is_the_readers_own_to_write() -> None:
-    writer, reader = Mailbox(), Mailbox()
-    letter = writer.put((torch.zeros(3), torch.zeros(3)))
-    mine, others = reader.get(letter, copy=True), reader.get(letter, copy=False)
+    writer, reader = SharedMessages(), SharedMessages()
+    handle = writer.put((torch.zeros(3), torch.zeros(3)))
+    mine, others = reader.get(handle, copy=True), reader.get(handle, copy=False)
 
     mine[0].add_(5)
 
@@ -127,21 +127,21 @@ def test_a_copy_is_the_readers_own_to_write() -> None:
 
 
 def test_the_store_is_sent_when_it_grew_and_only_then() -> None:
-    writer, reader = Mailbox(), Mailbox()
+    writer, reader = SharedMessages(), SharedMessages()
     sizes = [10, 5, 10, 1000, 3, 1001, 0]
 
-    letters: list[Letter] = []
+    letters: list[Handle] = []
     for number, size in enumerate(sizes):
         letters.append(writer.put((number, torch.full((size,), float(number)))))
         received = reader.get(letters[-1], copy=False)
         assert_same(received, (number, torch.full((size,), float(number))))
 
     # 1,000 floats take 4,000 bytes, rounded up to 4,032 by the alignment: 1,001 need no more.
-    assert [letter.store is not None for letter in letters] == [True, False, False, True, False, False, False]
+    assert [handle.store is not None for handle in letters] == [True, False, False, True, False, False, False]
 
 
 def test_a_view_of_an_outgrown_store_stays_valid() -> None:
-    writer, reader = Mailbox(), Mailbox()
+    writer, reader = SharedMessages(), SharedMessages()
     view = reader.get(writer.put(torch.full((4,), 1.0)), copy=False)
 
     reader.get(writer.put(torch.full((4000,), 2.0)), copy=False)
@@ -150,15 +150,15 @@ def test_a_view_of_an_outgrown_store_stays_valid() -> None:
 
 
 def test_a_new_reader_can_be_given_the_store() -> None:
-    writer = Mailbox()
+    writer = SharedMessages()
     writer.put(torch.zeros(100))
-    letter = writer.put(torch.ones(7), always_send_store=True)
+    handle = writer.put(torch.ones(7), always_send_store=True)
 
-    assert Mailbox().get(letter, copy=True).tolist() == [1.0] * 7
+    assert SharedMessages().get(handle, copy=True).tolist() == [1.0] * 7
 
 
 def test_a_message_that_cannot_be_sent_spoils_nothing() -> None:
-    writer, reader = Mailbox(), Mailbox()
+    writer, reader = SharedMessages(), SharedMessages()
     reader.get(writer.put(torch.ones(3)), copy=True)
 
     with pytest.raises((pickle.PicklingError, AttributeError)):

@@ -1,4 +1,4 @@
-"""A stage for testing methods: the toy world, a server and clients that write down what they are asked."""
+"""A testbed for testing methods: the toy world, a server and clients that write down what they are asked."""
 
 from semifl.configuration.build import build_world
 from semifl.configuration.config import decode
@@ -26,7 +26,7 @@ class WatchedClients(LocalFederation):
             yield reply
 
 
-class Stage:
+class Testbed:
     """The toy world of `toys`, played round by round."""
 
     def __init__(self, memory=None, clients=4, **method) -> None:

@@ -1,4 +1,4 @@
-"""What leaves a site: every letter of a run is read, byte by byte and word by word."""
+"""What leaves a site: every packet of a run is read, byte by byte and word by word."""
 
 import contextlib
 import json
@@ -8,10 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
-from by_hand import post_to
+from by_hand import transport_to
 from federated_pictures import SITES, make_federation, paint, run_table
 from semifl.deploy import wire
-from semifl.deploy.hub import Hub, play
+from semifl.deploy.hub import Hub, run_federation
 from semifl.deploy.policy import Limits, Policy, Privacy, Share
 from semifl.errors import UserError
 from semifl.learning.batchnorm import Moments
@@ -30,20 +30,20 @@ def pictures(tmp_path, monkeypatch):
 
 @pytest.fixture
 def played(pictures, tmp_path):
-    """Play a run under a policy; every letter that a site wrote, and the run's records."""
+    """Play a run under a policy; every packet that a site wrote, and the run's records."""
     posts = []
 
     def play_it(policy, labels=None, rounds=2, **method):
-        post = post_to(pictures, tmp_path, policy, labels)
-        posts.append(post)
+        transport = transport_to(pictures, tmp_path, policy, labels)
+        posts.append(transport)
         name = "run" if len(posts) == 1 else f"run-{len(posts)}"
-        play(Hub(pictures, tmp_path / "runs", SITES), name, run_table(rounds, **method), post, Silent())
+        run_federation(Hub(pictures, tmp_path / "runs", SITES), name, run_table(rounds, **method), transport, Silent())
         records = [json.loads(line) for line in (tmp_path / "runs" / name / "rounds.jsonl").read_text().splitlines()]
-        return [answer for _, _, answer in post.letters], records
+        return [answer for _, _, answer in transport.packets], records
 
     yield play_it
-    for post in posts:
-        post.close()
+    for transport in posts:
+        transport.close()
 
 
 def read(data):
@@ -65,70 +65,70 @@ def test_no_picture_no_label_no_path_ever_leaves(played, pictures, tmp_path):
     files = [path.read_bytes()[100:160] for path in sorted((pictures / "clients").rglob("*.png"))]
     kinds = set()
     for data in answers:
-        letter = read(data)
-        kinds.add(letter.kind)
+        packet = read(data)
+        kinds.add(packet.kind)
         assert not any(picture in data for picture in raw + files)
-        assert not words(letter.facts) & {"blue", "green", "red"}
+        assert not words(packet.facts) & {"blue", "green", "red"}
         for secret in (str(tmp_path), "clients", ".png", "/"):
-            assert not any(secret in word for word in words(letter.facts)), (secret, letter.facts)
+            assert not any(secret in word for word in words(packet.facts)), (secret, packet.facts)
     assert kinds == {"hello", "reply", "statistics"}
 
 
 def test_only_what_is_written_down_leaves(played, pictures):
     answers, _ = played(Policy(share=EVERYTHING), labels=pictures / "test", statistics="all")
     model = None
-    for letter in map(read, answers):
-        if letter.kind == "hello":
-            assert letter.facts.keys() == {"semifl", "torch", "pictures"}
-            assert letter.body is None
-        elif letter.kind == "statistics":
-            assert letter.facts == {}
-            assert all(isinstance(moments, Moments) for moments in letter.body.values())
+    for packet in map(read, answers):
+        if packet.kind == "hello":
+            assert packet.facts.keys() == {"semifl", "torch", "pictures"}
+            assert packet.body is None
+        elif packet.kind == "statistics":
+            assert packet.facts == {}
+            assert all(isinstance(moments, Moments) for moments in packet.body.values())
         else:
-            assert letter.facts.keys() == {"outcome", "signals", "examples", "terms"}
-            assert letter.facts["signals"].keys() == {
+            assert packet.facts.keys() == {"outcome", "signals", "examples", "terms"}
+            assert packet.facts["signals"].keys() == {
                 "images", "confident", "confidence", "predicted", "classes", "confidence_bins", "lr", "own_right",
                 "own_total",
             }  # fmt: skip
-            assert letter.facts["terms"].keys() <= {"loss", "fix", "mix", "agreement"}
-            shapes = {name: tensor.shape for name, tensor in letter.body.items()}
+            assert packet.facts["terms"].keys() <= {"loss", "fix", "mix", "agreement"}
+            shapes = {name: tensor.shape for name, tensor in packet.body.items()}
             model = model or shapes
             assert shapes == model  # weights of one model, and nothing that grows with the pictures
-            assert letter.facts["signals"]["own_total"] == 10  # of 3 classes × 4 pictures, to the nearest five
-            assert letter.facts["signals"]["own_right"] in (0, 5, 10)
+            assert packet.facts["signals"]["own_total"] == 10  # of 3 classes × 4 pictures, to the nearest five
+            assert packet.facts["signals"]["own_right"] in (0, 5, 10)
 
 
 def test_a_policy_that_shares_nothing_sends_weights_and_their_examples(played):
     answers, records = played(Policy(share=NOTHING))
-    for letter in map(read, answers):
-        if letter.kind == "hello":
-            assert letter.facts.keys() == {"semifl", "torch"}
+    for packet in map(read, answers):
+        if packet.kind == "hello":
+            assert packet.facts.keys() == {"semifl", "torch"}
         else:
-            assert letter.facts.keys() == {"outcome", "signals", "examples"}
-            assert letter.facts["signals"] == {}
+            assert packet.facts.keys() == {"outcome", "signals", "examples"}
+            assert packet.facts["signals"] == {}
     assert [record["class_histogram"] for record in records] == [[], []]
     assert [record["label_ratio"] for record in records] == [None, None]
 
 
 def test_a_site_below_its_minimum_abstains(played):
     answers, records = played(Policy(limits=Limits(minimum_examples=19)))  # a site has 18 pictures
-    replies = [letter for letter in map(read, answers) if letter.kind == "reply"]
-    assert {letter.facts["outcome"] for letter in replies} == {"abstained"}
-    assert all(letter.body is None and "examples" not in letter.facts for letter in replies)
+    replies = [packet for packet in map(read, answers) if packet.kind == "reply"]
+    assert {packet.facts["outcome"] for packet in replies} == {"abstained"}
+    assert all(packet.body is None and "examples" not in packet.facts for packet in replies)
     assert [record["abstained"] for record in records] == [[0, 1, 2], [0, 1, 2]]
-    assert all(letter.facts["signals"] == {} for letter in replies)  # 18 pictures are too few for any figure
+    assert all(packet.facts["signals"] == {} for packet in replies)  # 18 pictures are too few for any figure
 
 
 def test_no_figure_is_about_a_single_picture(played, pictures):
     """Sites have 18 pictures, of which the first models are sure of any number: only multiples of five leave."""
     answers, _ = played(Policy(share=EVERYTHING), labels=pictures / "test", rounds=4, threshold=0.55)
     seen = set()
-    for letter in map(read, answers):
-        if letter.kind == "hello":
-            assert letter.facts["pictures"] == 20
+    for packet in map(read, answers):
+        if packet.kind == "hello":
+            assert packet.facts["pictures"] == 20
         else:
-            signals = letter.facts["signals"]
-            assert letter.facts.get("examples", 5) in (1, 5, 10, 15, 20)
+            signals = packet.facts["signals"]
+            assert packet.facts.get("examples", 5) in (1, 5, 10, 15, 20)
             single = [signals[name] for name in ("images", "confident", "confidence", "own_right", "own_total")]
             for count in (*single, *signals["confidence_bins"], *signals["classes"], *signals["predicted"]):
                 assert count % 5 == 0
@@ -139,13 +139,13 @@ def test_no_figure_is_about_a_single_picture(played, pictures):
 def test_with_noise_no_exact_count_leaves_and_the_price_is_told(played, tmp_path):
     policy = Policy(privacy=Privacy(clip=0.5, noise=2.0))
     answers, _ = played(policy)
-    replies = [letter for letter in map(read, answers) if letter.kind == "reply"]
+    replies = [packet for packet in map(read, answers) if packet.kind == "reply"]
     assert replies
     assert all("pictures" not in read(answer).facts for answer in answers)
-    for letter in replies:
-        assert letter.facts.keys() == {"outcome", "signals", "examples", "spent"}
-        assert (letter.facts["signals"], letter.facts["examples"]) == ({}, 1)
-    spent = [letter.facts["spent"]["epsilon"] for letter in replies]
+    for packet in replies:
+        assert packet.facts.keys() == {"outcome", "signals", "examples", "spent"}
+        assert (packet.facts["signals"], packet.facts["examples"]) == ({}, 1)
+    spent = [packet.facts["spent"]["epsilon"] for packet in replies]
     assert max(spent) > min(spent) > 0
     events = (tmp_path / "runs" / "run" / "events.jsonl").read_text()
     assert events.count("privacy spent") == len(replies)
@@ -154,9 +154,9 @@ def test_with_noise_no_exact_count_leaves_and_the_price_is_told(played, tmp_path
 def test_with_noise_a_site_never_tells_that_it_was_unsure(played, tmp_path):
     """Threshold 1: nobody is sure of anything. Without noise that is an abstention; with it, noise alone goes out."""
     answers, records = played(Policy(privacy=Privacy(clip=0.5, noise=2.0)), threshold=1.0)
-    replies = [letter for letter in map(read, answers) if letter.kind == "reply"]
-    assert {letter.facts["outcome"] for letter in replies} == {"trained"}
-    assert all(letter.facts["spent"]["epsilon"] > 0 for letter in replies)
+    replies = [packet for packet in map(read, answers) if packet.kind == "reply"]
+    assert {packet.facts["outcome"] for packet in replies} == {"trained"}
+    assert all(packet.facts["spent"]["epsilon"] > 0 for packet in replies)
     assert [record["abstained"] for record in records] == [[], []]
     _, plain = played(Policy(), threshold=1.0, name="semifl", lr=0.02)
     assert [record["abstained"] for record in plain] == [[0, 1, 2], [0, 1, 2]]
@@ -175,18 +175,18 @@ def test_a_site_whose_privacy_is_spent_abstains(played):
     ids=["not shared", "shared, but with noise"],
 )
 def test_statistics_stay_whatever_the_order_says(pictures, tmp_path, policy):
-    """An order that does not need them is followed; a letter that asks for them all the same is refused."""
-    post = post_to(pictures, tmp_path, policy)
+    """An order that does not need them is followed; a packet that asks for them all the same is refused."""
+    transport = transport_to(pictures, tmp_path, policy)
     try:
-        play(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds=1), post, Silent())
-        site, task, _ = next(each for each in post.letters if read_task(each[1]).kind == "task")
-        letter = read_task(task)
-        asked = wire.pack("statistics", {"order": letter.facts["order"]}, letter.body[0].weights)
-        answer = read(post.sites[site].answer(asked))
+        run_federation(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds=1), transport, Silent())
+        site, task, _ = next(each for each in transport.packets if read_task(each[1]).kind == "task")
+        packet = read_task(task)
+        asked = wire.pack("statistics", {"order": packet.facts["order"]}, packet.body[0].weights)
+        answer = read(transport.sites[site].answer(asked))
         assert (answer.kind, answer.body) == ("refused", None)
         assert "policy keeps" in answer.facts["reason"]
     finally:
-        post.close()
+        transport.close()
 
 
 def read_task(data):
@@ -202,7 +202,7 @@ def test_noise_that_would_drown_the_model_costs_nothing(played, tmp_path):
 
 def test_accuracy_on_own_labels_is_recorded_as_one_number(played, pictures):
     answers, records = played(Policy(EVERYTHING, Limits(smallest_count=1)), labels=pictures / "test")
-    signals = [letter.facts["signals"] for letter in map(read, answers) if letter.kind == "reply"]
+    signals = [packet.facts["signals"] for packet in map(read, answers) if packet.kind == "reply"]
     first = signals[:3]  # the first round's three sites, with 12 labels each
     assert records[0]["site_accuracy"] == pytest.approx(100 * sum(each["own_right"] for each in first) / 36)
     # Their own labels are copies of the hub's test pictures here, and the model that is sent is the one that is tested.
@@ -219,40 +219,40 @@ def test_own_labels_are_not_counted_class_by_class(played, pictures):
 
 
 def test_a_damaged_memory_is_told_without_its_path(played, pictures, tmp_path):
-    post = post_to(pictures, tmp_path, Policy())
+    transport = transport_to(pictures, tmp_path, Policy())
     try:
-        play(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds=1), post, Silent())
-        site, task, _ = next(each for each in post.letters if read_task(each[1]).kind == "task")
+        run_federation(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds=1), transport, Silent())
+        site, task, _ = next(each for each in transport.packets if read_task(each[1]).kind == "task")
         for path in (tmp_path / "memory" / site).rglob("*.safetensors"):
             path.write_bytes(b"damaged")
-        letter = read_task(task)
-        later = wire.pack("task", {**letter.facts, "round": 2}, letter.body)
-        assert read(post.sites[site].answer(later)).facts == {"reason": "its training raised UserError"}
+        packet = read_task(task)
+        later = wire.pack("task", {**packet.facts, "round": 2}, packet.body)
+        assert read(transport.sites[site].answer(later)).facts == {"reason": "its training raised UserError"}
     finally:
-        post.close()
+        transport.close()
 
 
 def test_a_failure_tells_its_kind_alone(pictures, tmp_path):
-    post = post_to(pictures, tmp_path, Policy())
-    site = post.sites["clinic-a"]
+    transport = transport_to(pictures, tmp_path, Policy())
+    site = transport.sites["clinic-a"]
     site.data = tmp_path / "secret place"
     play_letter = wire.pack("hello", {"order": {"semifl": "?"}})
     assert "install the same version" in read(site.answer(play_letter)).facts["reason"]
     with pytest.raises(Exception, match="own log says"):
-        play(Hub(pictures, tmp_path / "runs", SITES[:1]), "run", run_table(), post, Silent())
-    assert all("secret" not in json.dumps(read(answer).facts) for _, _, answer in post.letters)
+        run_federation(Hub(pictures, tmp_path / "runs", SITES[:1]), "run", run_table(), transport, Silent())
+    assert all("secret" not in json.dumps(read(answer).facts) for _, _, answer in transport.packets)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_letters_keep_what_they_carry(precision):
     body = ({"w": torch.randn(3, 4), "b": torch.randn(4), "n": torch.tensor(3)}, None, (1, "x", 0.1))
-    letter = read(wire.pack("task", {"a": [1, None]}, body, precision))
-    assert (letter.kind, letter.facts, letter.body[1:]) == ("task", {"a": [1, None]}, (None, (1, "x", 0.1)))
-    assert torch.equal(letter.body[0]["b"], body[0]["b"])
-    assert torch.equal(letter.body[0]["n"], body[0]["n"])
+    packet = read(wire.pack("task", {"a": [1, None]}, body, precision))
+    assert (packet.kind, packet.facts, packet.body[1:]) == ("task", {"a": [1, None]}, (None, (1, "x", 0.1)))
+    assert torch.equal(packet.body[0]["b"], body[0]["b"])
+    assert torch.equal(packet.body[0]["n"], body[0]["n"])
     expected = body[0]["w"].half().float() if precision == "fp16" else body[0]["w"]
-    assert torch.equal(letter.body[0]["w"], expected)
-    assert letter.body[0]["w"].dtype == torch.float32
+    assert torch.equal(packet.body[0]["w"], expected)
+    assert packet.body[0]["w"].dtype == torch.float32
 
 
 def test_a_damaged_letter_is_one_sentence():

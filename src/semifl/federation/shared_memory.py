@@ -17,7 +17,7 @@ from torch import Tensor
 ALIGN = 64  # tensors start at cache lines
 
 
-class Letter(NamedTuple):
+class Handle(NamedTuple):
     """What travels through the pipe: structure, where each tensor's bytes lie, and the store if the reader lacks it."""
 
     head: bytes
@@ -25,13 +25,13 @@ class Letter(NamedTuple):
     store: Tensor | None
 
 
-class Mailbox:
+class SharedMessages:
     """A growing piece of shared memory with one writer and one or more readers."""
 
     def __init__(self) -> None:
         self._store = torch.empty(0, dtype=torch.uint8)
 
-    def put(self, thing: Any, always_send_store: bool = False) -> Letter:
+    def put(self, thing: Any, always_send_store: bool = False) -> Handle:
         """Copy a message in; it stays until the next `put`."""
         stream, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
         _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(thing)
@@ -46,16 +46,16 @@ class Mailbox:
         memory = self._store.numpy()
         for (start, length), view in zip(spans, views, strict=True):
             memory[start : start + length] = np.frombuffer(view, dtype=np.uint8)
-        return Letter(stream.getvalue(), spans, self._store if grown or always_send_store else None)
+        return Handle(stream.getvalue(), spans, self._store if grown or always_send_store else None)
 
-    def get(self, letter: Letter, copy: bool) -> Any:
+    def get(self, handle: Handle, copy: bool) -> Any:
         """Read a message: with `copy` it is the reader's own, without it is valid until the writer's next `put`."""
-        if letter.store is not None:
-            self._store = letter.store
-        end = sum(letter.spans[-1]) if letter.spans else 0
+        if handle.store is not None:
+            self._store = handle.store
+        end = sum(handle.spans[-1]) if handle.spans else 0
         memory = self._store.numpy()[:end]
         memory = memory.copy() if copy else memory
-        return pickle.loads(letter.head, buffers=[memory[start : start + length] for start, length in letter.spans])
+        return pickle.loads(handle.head, buffers=[memory[start : start + length] for start, length in handle.spans])
 
 
 class _Pickler(pickle.Pickler):

@@ -1,6 +1,6 @@
-"""Sees a run through from an operator's desk: as many jobs as it takes, one after the other.
+"""Sees a run through from an operator's machine: as many jobs as it takes, one after the other.
 
-FLARE lets a site join only when a job begins, and forgets a job when the hub goes down. So a run is played in jobs,
+FLARE lets a site join only when a job begins, and forgets a job when the hub goes down. So a run is done in jobs,
 each of which goes on after the last complete round: a new one begins when a site has come back, and when the hub has.
 """
 
@@ -25,7 +25,7 @@ from semifl.records.record import Summary
 from semifl.toml import Table
 
 T = TypeVar("T")
-Outcome = dict[str, str]  # the hub's last word on a job: its state, and the reason
+JobEnd = dict[str, str]  # the hub's last word on a job: its state, and the reason
 POLL = 0.5  # seconds between two questions to the hub
 LOOK_FOR_SITES = 5.0  # seconds between two looks for sites that have come back
 SETTLING = 15.0  # seconds that a job may take to reach all its sites
@@ -35,7 +35,7 @@ MOST_REFUSALS = 20  # times in a row that the hub lets nobody in before it is be
 
 
 @dataclass
-class Conductor:
+class Supervisor:
     """One run, followed from here into a copy of what the hub keeps."""
 
     kit: Kit
@@ -51,7 +51,7 @@ class Conductor:
     _since: float = field(default_factory=time.monotonic)
     _told: set[str] = field(default_factory=set)
 
-    def see_through(self) -> Summary:
+    def supervise(self) -> Summary:
         """Play the run to its end and bring its results here."""
         try:
             return self._see_through()
@@ -78,7 +78,7 @@ class Conductor:
             reason = f"{outcome['reason']}; " if outcome["reason"] else ""
             self._tell(f"{reason}going on after the last complete round")
 
-    def _one_job(self) -> Outcome:
+    def _one_job(self) -> JobEnd:
         """Begin a job, or find the one that runs already, and follow it to its end."""
         self.began, self._heard = False, False
         job = self._persist(self._find_or_begin)
@@ -121,7 +121,7 @@ class Conductor:
         with tempfile.TemporaryDirectory() as folder:
             return line.submit(write_job(Path(folder), self.name, self.table, self.kit.sites, settings.min_updates))
 
-    def _look(self, line: Line, job: str, since: float) -> Outcome | None:
+    def _look(self, line: Line, job: str, since: float) -> JobEnd | None:
         """How the job ended, or None as long as it has not."""
         status = line.status(job)
         if status.startswith("FINISHED"):
@@ -152,7 +152,7 @@ class Conductor:
             self._tell(f"{', '.join(back)} came back and will take part again")
             line.ask(job, {"after": self.mirror.known, "gone": back, "wish": "paused"})
 
-    def _collect(self, line: Line, job: str, status: str) -> Outcome:
+    def _collect(self, line: Line, job: str, status: str) -> JobEnd:
         """The job's result: the run as it stands, and the hub's last word on it."""
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -168,7 +168,7 @@ class Conductor:
                     "state": state,
                     "reason": f"the job ended early ({how}); going on after the last complete round",
                 }
-            outcome: Outcome = json.loads(found[0].read_text(encoding="utf-8"))
+            outcome: JobEnd = json.loads(found[0].read_text(encoding="utf-8"))
             if outcome["state"] != "refused":
                 self.mirror.take(found[0].parent, without=OUTCOME)
         return outcome
@@ -186,7 +186,7 @@ class Conductor:
             self.say(message)
 
 
-def _last_word(outcome: Outcome, name: str) -> Exception:
+def _last_word(outcome: JobEnd, name: str) -> Exception:
     if outcome["state"] == "refused":
         return UserError(outcome["reason"])
     if outcome["state"] == "stopped":

@@ -1,4 +1,4 @@
-"""Letters over Flower's grid: to the nodes that are registered under the sites' names, and back as they come."""
+"""Packets over Flower's grid: to the nodes that are registered under the sites' names, and back as they come."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from flwr.app import Message, MessageType
 
 from semifl.deploy.answers import short
-from semifl.deploy.flower.parcel import unwrap, wrap
+from semifl.deploy.flower.packets import unwrap, wrap
 from semifl.deploy.remote import Answer
 from semifl.errors import UserError
 
@@ -26,8 +26,8 @@ REASONS = {1: "its node cannot load the app", 2: "its app raised an error", 3: N
            7: "its node does not accept the app", 8: "its app died: killed, or out of memory"}  # fmt: skip
 
 
-class FlowerPost:
-    """A Post over a Grid. Who a node is, the SuperLink knows: the name under which its key was registered.
+class FlowerTransport:
+    """A Transport over a Grid. Who a node is, the SuperLink knows: the name under which its key was registered.
 
     Every call of the grid runs in a thread of its own. Flower tries again and again to reach a SuperLink that is gone,
     or to fetch a reply whose node was lost while it sent; neither the deadline, nor the other sites, nor the signal
@@ -37,15 +37,15 @@ class FlowerPost:
     def __init__(self, grid: Any) -> None:
         self._grid = grid
 
-    def exchange(self, letters: Mapping[str, bytes], seconds: float, largest: int) -> Iterator[Answer]:
+    def exchange(self, packets: Mapping[str, bytes], seconds: float, largest: int) -> Iterator[Answer]:
         """Each site's answer as it comes; silence until the time is up, or a lost node, is an answer without data.
 
         Flower gathers an answer of any size before anybody can look at it (`docs/flower.md`).
         """
         began = time.monotonic()
-        sent = _aside(lambda: self._send(letters, seconds), seconds)
+        sent = _aside(lambda: self._send(packets, seconds), seconds)
         waiting = sent or {}
-        for site in letters.keys() - waiting.values():
+        for site in packets.keys() - waiting.values():
             yield Answer(site, None, NOT_CONNECTED if sent is not None else NO_LINK, time.monotonic() - began)
         arrived: Queue[tuple[str, Any]] = Queue()
         over = Event()
@@ -83,14 +83,14 @@ class FlowerPost:
                 return here
             time.sleep(LOOK)
 
-    def _send(self, letters: Mapping[str, bytes], seconds: float) -> dict[str, str]:
+    def _send(self, packets: Mapping[str, bytes], seconds: float) -> dict[str, str]:
         """Which message went to which of the sites that are connected. Flower forgets it when its time is up."""
         nodes = self.nodes()
-        sites = [site for site in letters if site in nodes]
-        messages = [Message(wrap(letters[site], site), nodes[site], MessageType.TRAIN, ttl=seconds) for site in sites]
+        sites = [site for site in packets if site in nodes]
+        messages = [Message(wrap(packets[site], site), nodes[site], MessageType.TRAIN, ttl=seconds) for site in sites]
         numbers = list(self._grid.push_messages(messages)) if messages else []
         if len(numbers) != len(sites) or not all(numbers):
-            raise UserError("the SuperLink does not take the letters; its log says why")
+            raise UserError("the SuperLink does not take the packets; its log says why")
         return dict(zip(numbers, sites, strict=True))
 
     def _fetch(self, number: str, arrived: Queue[tuple[str, Any]], over: Event) -> None:
@@ -106,7 +106,7 @@ class FlowerPost:
 
 
 def _aside(work: Callable[[], T], seconds: float) -> T | None:
-    """The result of a call that may hang, or None when the time is up. This thread sleeps shortly, to heed signals."""
+    """The result of a call that may hang, or None when the time is up; short naps, so that signals are noticed."""
     done: Queue[tuple[T | None, Exception | None]] = Queue()
 
     def run() -> None:
@@ -134,9 +134,9 @@ def _answer(site: str, reply: Any, seconds: float) -> Answer:
             site, None, REASONS.get(reply.error.code, f"Flower's error {reply.error.code}") + SAYS_MORE, seconds
         )
     try:
-        letter, sender = unwrap(reply.content)
+        packet, sender = unwrap(reply.content)
     except UserError as error:
         return Answer(site, None, str(error), seconds)
     if sender != site:
         return Answer(site, None, f"its node calls itself {short(sender)}: register it under that name", seconds)
-    return Answer(site, letter, "", seconds)
+    return Answer(site, packet, "", seconds)

@@ -11,7 +11,7 @@ import torch
 from semifl.configuration.config import Config
 from semifl.learning.weights import Snapshot
 from semifl.records.record import Measured, RoundRecord, Summary
-from semifl.running.context import Stage
+from semifl.running.context import RunContext
 from semifl.running.gallery import write_gallery
 from semifl.running.guard import Guard, beats
 from semifl.running.labels_only import LabelsOnly
@@ -19,47 +19,47 @@ from semifl.running.modelcard import write_model_card
 from semifl.running.recording import measure
 from semifl.trained.modelfile import save_model
 
-Rivals = dict[str, LabelsOnly]  # "all" was trained on all labels, "train" without those held out
+Baselines = dict[str, LabelsOnly]  # "all" was trained on all labels, "train" without those held out
 
 
-def finish(stage: Stage, last: int, state: Any, rivals: Rivals, guard: Guard | None) -> Summary:
+def finish(context: RunContext, last: int, state: Any, baselines: Baselines, guard: Guard | None) -> Summary:
     """The final model, its scores, and the summary of the run."""
-    stage.tally.reset()
+    context.tally.reset()
     began = time.perf_counter()
-    t = stage.round_at(last + 1, last)
-    model, kept = stage.method.finish(t, state, stage.server.at(t), stage.clients()), ""
+    t = context.round_at(last + 1, last)
+    model, kept = context.method.finish(t, state, context.server.at(t), context.clients()), ""
     if guard:
-        model, kept = _choose(stage, model, rivals, guard)
-    stage.test(model)
-    final = measure(t, stage.tally, 0.0)
-    history: list[RoundRecord] = stage.directory.rounds()
-    if guard or not stage.world.config.split.validation or best_on_validation(final, history):
-        keep_model(stage, final)
-    result = summary(stage.world.config, history, final, rivals.get("all"), time.perf_counter() - began)
+        model, kept = _choose(context, model, baselines, guard)
+    context.test(model)
+    final = measure(t, context.tally, 0.0)
+    history: list[RoundRecord] = context.directory.rounds()
+    if guard or not context.world.config.split.validation or best_on_validation(final, history):
+        keep_model(context, final)
+    result = summary(context.world.config, history, final, baselines.get("all"), time.perf_counter() - began)
     if guard:
         result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
-    _write_facts(stage)
-    stage.directory.write_summary(result)
-    write_model_card(stage, result)
+    _write_facts(context)
+    context.directory.write_summary(result)
+    write_model_card(context, result)
     # Real sites' pictures stay out of a page that may be passed on; those of a data set divided here may be shown.
-    write_gallery(stage, model, t.index, of_clients=not stage.world.data.sites)
+    write_gallery(context, model, t.index, of_clients=not context.world.data.sites)
     return result
 
 
-def _write_facts(stage: Stage) -> None:
+def _write_facts(context: RunContext) -> None:
     """What the report shows beside the rounds: who holds how much, and which classes the final model confuses."""
-    data, division = stage.world.data, stage.world.division
+    data, division = context.world.data, context.world.division
     names = list(data.facts.class_names)
     counts = torch.bincount(data.labels[division.server], minlength=len(names))
     world = {
         "class_names": names,
         "server_classes": counts.tolist(),
-        "client_pictures": stage.client_pictures,
+        "client_pictures": context.client_pictures,
         "sites": list(data.sites),
     }
-    stage.directory.write_facts("world.json", world)
-    assert stage.tally.score is not None
-    stage.directory.write_facts("confusion.json", {"counts": stage.tally.score.confusion.tolist()})
+    context.directory.write_facts("world.json", world)
+    assert context.tally.score is not None
+    context.directory.write_facts("confusion.json", {"counts": context.tally.score.confusion.tolist()})
 
 
 def best_on_validation(record: Measured, history: Sequence[Measured]) -> bool:
@@ -68,31 +68,31 @@ def best_on_validation(record: Measured, history: Sequence[Measured]) -> bool:
     return "validation_accuracy" in record and record["validation_accuracy"] > max(earlier, default=-1.0)
 
 
-def keep_model(stage: Stage, record: Measured) -> None:
+def keep_model(context: RunContext, record: Measured) -> None:
     """The tested model becomes model.safetensors."""
-    config = stage.world.config
-    assert stage.tally.tested is not None
+    config = context.world.config
+    assert context.tally.tested is not None
     about = {
         "method": config.method.name,
         "dataset": config.data.name,
         "round": record["round"],
         "accuracy": record["accuracy"],
     }
-    save_model(stage.directory.model, stage.world, stage.place.network, stage.tally.tested, about)
+    save_model(context.directory.model, context.world, context.place.network, context.tally.tested, about)
 
 
-def _choose(stage: Stage, model: Snapshot, rivals: Rivals, guard: Guard) -> tuple[Snapshot, str]:
+def _choose(context: RunContext, model: Snapshot, baselines: Baselines, guard: Guard) -> tuple[Snapshot, str]:
     """The better of the final and the guard's best model, if it beats labels alone; else the labels-only model."""
-    score = stage.server.grade(model, "validation")
+    score = context.server.grade(model, "validation")
     if score.accuracy < guard.accuracy:
         # With the statistics of the server's own pictures, which can always be had.
-        model = Snapshot(guard.weights, stage.server.statistics(guard.weights))
-        score = stage.server.grade(model, "validation")
-    rival = rivals["train"].validation
-    assert rival is not None
-    if beats(score, rival):
+        model = Snapshot(guard.weights, context.server.statistics(guard.weights))
+        score = context.server.grade(model, "validation")
+    baseline = baselines["train"].validation
+    assert baseline is not None
+    if beats(score, baseline):
         return model, "the clients' model"
-    return rivals["all"].model, "a labels-only model trained on all labels"
+    return baselines["all"].model, "a labels-only model trained on all labels"
 
 
 def summary(
