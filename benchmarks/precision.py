@@ -1,6 +1,6 @@
-"""What `precision = "fp16"` costs in accuracy: the same run of digits with letters in both precisions, seed by seed.
+"""What `precision = "fp16"` costs in accuracy: the same run of digits with packets in both precisions, seed by seed.
 
-Hub and five sites exchange real letters in this process; the pictures are scikit-learn's digits. Prints one JSON line
+Hub and five sites exchange real packets in this process; the pictures are scikit-learn's digits. Prints one JSON line
 per seed and one with the mean of the differences and its 95 % interval.
 """
 

@@ -31,6 +31,8 @@ class Range:
             return ""
         if self.least == 0 and self.most == math.inf and not self.open_least:
             return f"must not be negative, but is {value}" if value < 0 else f"must be a finite number, not {value}"
+        if self.least == -math.inf:
+            return f"must be {'below' if self.open_most else 'at most'} {self.most:g}, not {value}"
         if self.most == math.inf:
             return f"must be {'above' if self.open_least else 'at least'} {self.least:g}, not {value}"
         if self.open_least == self.open_most:

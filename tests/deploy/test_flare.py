@@ -191,7 +191,7 @@ def test_a_second_operator_is_told_that_the_first_follows_the_run(net):
 
 @full
 def test_a_killed_hub_leaves_no_gap_at_the_operators(net, pictures):
-    """The operator's process stands still while rounds pass and the hub dies: it hears of those rounds from the next job."""
+    """The operator stands still while rounds pass and the hub dies: the next job tells of those rounds."""
     run = begin(net, "gap", run_table(rounds=14, client_epochs=8), min_updates=2)
     net.wait_for_rounds("gap", 2)
     operator = psutil.Process(run.pid)

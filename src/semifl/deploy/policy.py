@@ -10,7 +10,7 @@ from semifl.configuration.config import from_section, read, refuse_unknown
 from semifl.errors import UserError
 from semifl.fields import Checked, NotNegative, Range
 
-Limit = Range(1, 1e12)
+Limit = Range(1)
 LEAST_NOISE = 0.1  # with it a single update costs ε ≈ 92 at δ = 1e-5
 
 TEMPLATE = """\

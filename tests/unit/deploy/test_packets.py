@@ -29,20 +29,20 @@ def pictures(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def played(pictures, tmp_path):
-    """Play a run under a policy; every packet that a site wrote, and the run's records."""
-    posts = []
+def ran(pictures, tmp_path):
+    """Makes a run under a policy; every packet that a site wrote, and the run's records."""
+    transports = []
 
-    def play_it(policy, labels=None, rounds=2, **method):
+    def run_it(policy, labels=None, rounds=2, **method):
         transport = transport_to(pictures, tmp_path, policy, labels)
-        posts.append(transport)
-        name = "run" if len(posts) == 1 else f"run-{len(posts)}"
+        transports.append(transport)
+        name = "run" if len(transports) == 1 else f"run-{len(transports)}"
         run_federation(Hub(pictures, tmp_path / "runs", SITES), name, run_table(rounds, **method), transport, Silent())
         records = [json.loads(line) for line in (tmp_path / "runs" / name / "rounds.jsonl").read_text().splitlines()]
         return [answer for _, _, answer in transport.packets], records
 
-    yield play_it
-    for transport in posts:
+    yield run_it
+    for transport in transports:
         transport.close()
 
 
@@ -59,8 +59,8 @@ def words(value):
     return {value} if isinstance(value, str) else set()
 
 
-def test_no_picture_no_label_no_path_ever_leaves(played, pictures, tmp_path):
-    answers, _ = played(Policy(share=EVERYTHING), labels=pictures / "test", statistics="all")
+def test_no_picture_no_label_no_path_ever_leaves(ran, pictures, tmp_path):
+    answers, _ = ran(Policy(share=EVERYTHING), labels=pictures / "test", statistics="all")
     raw = [np.asarray(Image.open(path)).tobytes() for path in sorted((pictures / "clients").rglob("*.png"))]
     files = [path.read_bytes()[100:160] for path in sorted((pictures / "clients").rglob("*.png"))]
     kinds = set()
@@ -74,8 +74,8 @@ def test_no_picture_no_label_no_path_ever_leaves(played, pictures, tmp_path):
     assert kinds == {"hello", "reply", "statistics"}
 
 
-def test_only_what_is_written_down_leaves(played, pictures):
-    answers, _ = played(Policy(share=EVERYTHING), labels=pictures / "test", statistics="all")
+def test_only_what_is_written_down_leaves(ran, pictures):
+    answers, _ = ran(Policy(share=EVERYTHING), labels=pictures / "test", statistics="all")
     model = None
     for packet in map(read, answers):
         if packet.kind == "hello":
@@ -98,8 +98,8 @@ def test_only_what_is_written_down_leaves(played, pictures):
             assert packet.facts["signals"]["own_right"] in (0, 5, 10)
 
 
-def test_a_policy_that_shares_nothing_sends_weights_and_their_examples(played):
-    answers, records = played(Policy(share=NOTHING))
+def test_a_policy_that_shares_nothing_sends_weights_and_their_examples(ran):
+    answers, records = ran(Policy(share=NOTHING))
     for packet in map(read, answers):
         if packet.kind == "hello":
             assert packet.facts.keys() == {"semifl", "torch"}
@@ -110,8 +110,8 @@ def test_a_policy_that_shares_nothing_sends_weights_and_their_examples(played):
     assert [record["label_ratio"] for record in records] == [None, None]
 
 
-def test_a_site_below_its_minimum_abstains(played):
-    answers, records = played(Policy(limits=Limits(minimum_examples=19)))  # a site has 18 pictures
+def test_a_site_below_its_minimum_abstains(ran):
+    answers, records = ran(Policy(limits=Limits(minimum_examples=19)))  # a site has 18 pictures
     replies = [packet for packet in map(read, answers) if packet.kind == "reply"]
     assert {packet.facts["outcome"] for packet in replies} == {"abstained"}
     assert all(packet.body is None and "examples" not in packet.facts for packet in replies)
@@ -119,9 +119,9 @@ def test_a_site_below_its_minimum_abstains(played):
     assert all(packet.facts["signals"] == {} for packet in replies)  # 18 pictures are too few for any figure
 
 
-def test_no_figure_is_about_a_single_picture(played, pictures):
+def test_no_figure_is_about_a_single_picture(ran, pictures):
     """Sites have 18 pictures, of which the first models are sure of any number: only multiples of five leave."""
-    answers, _ = played(Policy(share=EVERYTHING), labels=pictures / "test", rounds=4, threshold=0.55)
+    answers, _ = ran(Policy(share=EVERYTHING), labels=pictures / "test", rounds=4, threshold=0.55)
     seen = set()
     for packet in map(read, answers):
         if packet.kind == "hello":
@@ -136,9 +136,9 @@ def test_no_figure_is_about_a_single_picture(played, pictures):
     assert {0, 5, 20} <= seen
 
 
-def test_with_noise_no_exact_count_leaves_and_the_price_is_told(played, tmp_path):
+def test_with_noise_no_exact_count_leaves_and_the_price_is_told(ran, tmp_path):
     policy = Policy(privacy=Privacy(clip=0.5, noise=2.0))
-    answers, _ = played(policy)
+    answers, _ = ran(policy)
     replies = [packet for packet in map(read, answers) if packet.kind == "reply"]
     assert replies
     assert all("pictures" not in read(answer).facts for answer in answers)
@@ -151,21 +151,21 @@ def test_with_noise_no_exact_count_leaves_and_the_price_is_told(played, tmp_path
     assert events.count("privacy spent") == len(replies)
 
 
-def test_with_noise_a_site_never_tells_that_it_was_unsure(played, tmp_path):
+def test_with_noise_a_site_never_tells_that_it_was_unsure(ran, tmp_path):
     """Threshold 1: nobody is sure of anything. Without noise that is an abstention; with it, noise alone goes out."""
-    answers, records = played(Policy(privacy=Privacy(clip=0.5, noise=2.0)), threshold=1.0)
+    answers, records = ran(Policy(privacy=Privacy(clip=0.5, noise=2.0)), threshold=1.0)
     replies = [packet for packet in map(read, answers) if packet.kind == "reply"]
     assert {packet.facts["outcome"] for packet in replies} == {"trained"}
     assert all(packet.facts["spent"]["epsilon"] > 0 for packet in replies)
     assert [record["abstained"] for record in records] == [[], []]
-    _, plain = played(Policy(), threshold=1.0, name="semifl", lr=0.02)
+    _, plain = ran(Policy(), threshold=1.0, name="semifl", lr=0.02)
     assert [record["abstained"] for record in plain] == [[0, 1, 2], [0, 1, 2]]
 
 
-def test_a_site_whose_privacy_is_spent_abstains(played):
+def test_a_site_whose_privacy_is_spent_abstains(ran):
     # One update with noise 2 costs ε ≈ 2.2 at δ = 1e-5, two cost more than 3.
     policy = Policy(privacy=Privacy(clip=0.5, noise=2.0, largest_epsilon=2.8))
-    _, records = played(policy, rounds=3)
+    _, records = ran(policy, rounds=3)
     assert [record["abstained"] for record in records] == [[], [0, 1, 2], [0, 1, 2]]
 
 
@@ -193,15 +193,16 @@ def read_task(data):
     return wire.unpack(data, {"Moments": Moments, "Snapshot": Snapshot})
 
 
-def test_noise_that_would_drown_the_model_costs_nothing(played, tmp_path):
+def test_noise_that_would_drown_the_model_costs_nothing(ran, tmp_path):
     # The network has some thousand weights: noise of 100 × 5 on each is far beyond ten times its norm.
-    _, records = played(Policy(privacy=Privacy(clip=5.0, noise=100.0)))
+    _, records = ran(Policy(privacy=Privacy(clip=5.0, noise=100.0)))
     assert [record["abstained"] for record in records] == [[0, 1, 2], [0, 1, 2]]
     assert not list((tmp_path / "memory").rglob("privacy.json"))
 
 
-def test_accuracy_on_own_labels_is_recorded_as_one_number(played, pictures):
-    answers, records = played(Policy(EVERYTHING, Limits(smallest_count=1)), labels=pictures / "test")
+def test_accuracy_on_own_labels_is_recorded_as_one_number(ran, pictures):
+    policy = Policy(EVERYTHING, Limits(smallest_count=1))
+    answers, records = ran(policy, labels=pictures / "test", name="semifl")
     signals = [packet.facts["signals"] for packet in map(read, answers) if packet.kind == "reply"]
     first = signals[:3]  # the first round's three sites, with 12 labels each
     assert records[0]["site_accuracy"] == pytest.approx(100 * sum(each["own_right"] for each in first) / 36)
@@ -209,16 +210,16 @@ def test_accuracy_on_own_labels_is_recorded_as_one_number(played, pictures):
     assert records[0]["site_accuracy"] == pytest.approx(records[0]["accuracy"])
 
 
-def test_own_labels_are_not_counted_class_by_class(played, pictures):
+def test_own_labels_are_not_counted_class_by_class(ran, pictures):
     """A hub that knows only some of the classes would learn how many pictures the others have."""
     paint(pictures / "labels" / "blue", (40, 40, 220), 6, 1)
     paint(pictures / "labels" / "yellow", (220, 220, 40), 6, 2)  # is no class of the run
-    answers, records = played(Policy(share=EVERYTHING), labels=pictures / "labels")
+    answers, records = ran(Policy(share=EVERYTHING), labels=pictures / "labels")
     assert all("own_total" not in read(answer).facts.get("signals", {}) for answer in answers)
     assert "site_accuracy" not in records[0]
 
 
-def test_a_damaged_memory_is_told_without_its_path(played, pictures, tmp_path):
+def test_a_damaged_memory_is_told_without_its_path(ran, pictures, tmp_path):
     transport = transport_to(pictures, tmp_path, Policy())
     try:
         run_federation(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds=1), transport, Silent())
@@ -236,15 +237,15 @@ def test_a_failure_tells_its_kind_alone(pictures, tmp_path):
     transport = transport_to(pictures, tmp_path, Policy())
     site = transport.sites["clinic-a"]
     site.data = tmp_path / "secret place"
-    play_letter = wire.pack("hello", {"order": {"semifl": "?"}})
-    assert "install the same version" in read(site.answer(play_letter)).facts["reason"]
+    old_packet = wire.pack("hello", {"order": {"semifl": "?"}})
+    assert "install the same version" in read(site.answer(old_packet)).facts["reason"]
     with pytest.raises(Exception, match="own log says"):
         run_federation(Hub(pictures, tmp_path / "runs", SITES[:1]), "run", run_table(), transport, Silent())
     assert all("secret" not in json.dumps(read(answer).facts) for _, _, answer in transport.packets)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_letters_keep_what_they_carry(precision):
+def test_packets_keep_what_they_carry(precision):
     body = ({"w": torch.randn(3, 4), "b": torch.randn(4), "n": torch.tensor(3)}, None, (1, "x", 0.1))
     packet = read(wire.pack("task", {"a": [1, None]}, body, precision))
     assert (packet.kind, packet.facts, packet.body[1:]) == ("task", {"a": [1, None]}, (None, (1, "x", 0.1)))
@@ -255,7 +256,7 @@ def test_letters_keep_what_they_carry(precision):
     assert packet.body[0]["w"].dtype == torch.float32
 
 
-def test_a_damaged_letter_is_one_sentence():
+def test_a_damaged_packet_is_one_sentence():
     whole = wire.pack("task", {}, {"w": torch.zeros(5)})
     rng = np.random.default_rng(0)
     for _ in range(300):

@@ -183,7 +183,7 @@ def test_a_site_with_too_few_pictures_has_no_statistics():
     assert list(clients.statistics(WEIGHTS, (0, 1, 2))) == [{}, {}, {}]
 
 
-def test_the_letter_is_the_same_for_everyone():
+def test_the_packet_is_the_same_for_everyone():
     transport = Scripted(a=[reply()], b=[reply()], c=[reply()])
     seen = {}
     exchange = transport.exchange

@@ -42,7 +42,7 @@ def lines(path):
     [{}, {"statistics": "cohort", "local_norm": True}, {"name": "fedmatch", "threshold": 0.4, "helper_interval": 1}],
     ids=["semifl", "with statistics and memory", "fedmatch"],
 )
-def test_letters_give_the_bits_of_a_simulation(pictures, transport, tmp_path, method):
+def test_packets_give_the_bits_of_a_simulation(pictures, transport, tmp_path, method):
     table = run_table(**method)
     simulated = {**table, "data": {**table["data"], "name": "folder", "root": str(pictures)}}
     expected = start(decode(simulated), tmp_path / "local")

@@ -130,14 +130,14 @@ def test_the_store_is_sent_when_it_grew_and_only_then() -> None:
     writer, reader = SharedMessages(), SharedMessages()
     sizes = [10, 5, 10, 1000, 3, 1001, 0]
 
-    letters: list[Handle] = []
+    handles: list[Handle] = []
     for number, size in enumerate(sizes):
-        letters.append(writer.put((number, torch.full((size,), float(number)))))
-        received = reader.get(letters[-1], copy=False)
+        handles.append(writer.put((number, torch.full((size,), float(number)))))
+        received = reader.get(handles[-1], copy=False)
         assert_same(received, (number, torch.full((size,), float(number))))
 
     # 1,000 floats take 4,000 bytes, rounded up to 4,032 by the alignment: 1,001 need no more.
-    assert [handle.store is not None for handle in letters] == [True, False, False, True, False, False, False]
+    assert [handle.store is not None for handle in handles] == [True, False, False, True, False, False, False]
 
 
 def test_a_view_of_an_outgrown_store_stays_valid() -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from semifl.configuration.config import decode
 from semifl.data.dataset import UNKNOWN, Dataset
-from semifl.running import gallery, outcome
+from semifl.running import finish, gallery
 from semifl.running.loop import start
 from toys import COLOURS, ToyData, toy_table
 
@@ -104,7 +104,7 @@ def test_where_clients_may_not_be_seen_there_are_only_the_servers_pictures(
         assert of_clients  # a data set that was divided here has no real sites
         gallery.write_gallery(context, model, index, of_clients=False)
 
-    monkeypatch.setattr(outcome, "write_gallery", only_the_servers)
+    monkeypatch.setattr(finish, "write_gallery", only_the_servers)
     start(decode(toy_table()), tmp_path / "run")
     assert galleries(tmp_path / "run").keys() == {"views"}
 
