@@ -26,8 +26,10 @@ def tiny(config: Table) -> Table:
     changes: Table = {"activity_rate": 0.4, "client_batch": 10, **_server_batch(method)}
     if method["name"] != "fedmatch" and "threshold" in _fields(method["name"]):
         changes["threshold"] = 0.7  # as in the demo: a model that has seen 30 pictures is rarely surer
-    if method.get("iterations"):
-        changes["iterations"] = 70  # five epochs, as everybody else
+    if method["name"] == "fedrgd":
+        changes |= {"iterations": 70, "warm_up": 0}  # five epochs, as everybody else
+    if method["name"] == "fedsgd_fixmatch":
+        changes["laps"] = 14  # batches of ten: a pass over a client's 140 pictures
     return _with(small | {"rounds": 20}, method, **changes)
 
 
@@ -38,7 +40,8 @@ def small(config: Table) -> Table:
     if method["name"] == "centralized":
         small["rounds"] = 400 if method["objective"]["name"] == "supervised" else 20
         return _with(small, method, batch=min(method["batch"], 64))
-    return _with(small | {"rounds": 100}, method, **_server_batch(method))
+    changes = {"laps": 60} if method["name"] == "fedsgd_fixmatch" else {}  # a pass over a client's 597 pictures
+    return _with(small | {"rounds": 100}, method, **changes, **_server_batch(method))
 
 
 def paper(config: Table) -> Table:
@@ -50,10 +53,11 @@ SCALES: dict[str, Callable[[Table], Table]] = {"tiny": tiny, "small": small, "pa
 
 def _resized(config: Table, data: Table, model: Table) -> Table:
     norm = {key: value for key, value in config.get("model", {}).items() if key == "norm"}
+    kept = {key: value for key, value in config["data"].items() if key == "clients_hold"}
     return {
         **config,
         "threads": 1,  # the model is too small to share between threads
-        "data": {**data, "partition": dict(config["data"].get("partition", {"name": "iid"}))},
+        "data": {**data, **kept, "partition": dict(config["data"].get("partition", {"name": "iid"}))},
         "model": {**model, **norm},
         "method": dict(config["method"]),
     }
