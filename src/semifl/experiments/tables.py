@@ -151,8 +151,8 @@ def _columns(cell: paper.Cell, scale: str) -> list[str]:
 
 
 def _is_reduced(cell: paper.Cell) -> bool:
-    data = cell.config["data"]
-    wanted = data["name"] == "cifar10" and data["labeled"] == REDUCED[cell.table]
+    data, all_labels = cell.config["data"], cell.config["method"].get("labels") == "all"
+    wanted = data["name"] == "cifar10" and (all_labels or data["labeled"] == REDUCED[cell.table])
     return wanted and data["partition"]["name"] in ("iid", "classes")
 
 

@@ -209,9 +209,7 @@ def _figure_cells() -> Iterator[Cell]:
             value = COMPONENT[name][partition]
             yield _same(_centralized_cells(), name, COMPONENT[name]["row"], "figure", column, value)
         sgd = {"name": "fedsgd_fixmatch", **PARALLEL, "laps": laps("cifar10", 4000)}
-        yield _ablation(
-            f"{partition}-fedsgd-fixmatch", "FedSGD + FixMatch", 4000, partition, sgd, "figure", column, ""
-        )
+        yield _ablation(f"{partition}-fedsgd-fixmatch", "FedSGD + FixMatch", 4000, partition, sgd, "figure", column, "")
         name = f"cifar10-4000-{partition}-parallel-batch"
         yield _same(_ablation_cells(), name, "FedAvg + FixMatch", "figure", column)
         itself = {"name": "fedavg_fixmatch", **PARALLEL}
