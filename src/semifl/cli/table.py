@@ -39,13 +39,15 @@ def command(
         known = list(dict.fromkeys(row for table in tables for row in table.rows))
         raise UserError(f"--against {against!r} is not a row{did_you_mean(against, known) or f': {known[0]!r}, …'}")
     folder = out or Path("runs/tables") / f"{name}-{scale}"
-    failures = fill_table(tables, folder, _seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
+    failures = (
+        fill_table(tables, folder, parse_seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
+    )
     for table in tables:
         print_table(table, folder, metric or ("best_test_accuracy" if what == "paper" else "accuracy"), against)
     report_failures(failures)
 
 
-def _seeds(text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
     try:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:

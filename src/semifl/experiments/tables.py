@@ -57,16 +57,30 @@ class ResultTable:
         return next((cell for cell in self.cells if (cell.row, cell.column) == (row, column)), None)
 
 
+class Placed(NamedTuple):
+    """A cell as the paper has it, and the runs that fill it at some scale."""
+
+    printed: paper.Cell
+    run: Cell
+
+
+def placed_cells(scale: str) -> list[Placed]:
+    """Every cell of the paper's tables; cells that are the same at this scale have the same runs."""
+    found, names = [], dict[str, str]()
+    for cell in paper.cells():
+        if cell.table:
+            config = SCALES[scale](cell.config)
+            name = names.setdefault(toml.dumps(config), cell.name)
+            found.append(Placed(cell, Cell(name, cell.row, cell.column, config, cell.value)))
+    return found
+
+
 def paper_tables(scale: str) -> list[ResultTable]:
     """The paper's tables; the smaller scales reduce them to one data set, every row IID and with K = 2."""
     found: dict[str, list[Cell]] = {name: [] for name in TITLES}
-    names: dict[str, str] = {}  # cells that are the same at this scale are run once
-    for cell in paper.cells():
-        if cell.table and (scale == "paper" or _is_reduced(cell)):
-            config = SCALES[scale](cell.config)
-            name = names.setdefault(toml.dumps(config), cell.name)
-            for column in _columns(cell, scale):
-                found[cell.table].append(Cell(name, cell.row, column, config, cell.value))
+    for printed, run in placed_cells(scale):
+        if scale == "paper" or is_reduced(printed):
+            found[printed.table] += [run._replace(column=column) for column in _columns(printed, scale)]
     note = "" if scale == "paper" else f" – here at scale {scale}, the paper's values being those of its own data"
     return [ResultTable(TITLES[name] + note, _without_repeats(cells)) for name, cells in found.items()]
 
@@ -150,7 +164,8 @@ def _columns(cell: paper.Cell, scale: str) -> list[str]:
     return [name for data, labeled in paper.COLUMNS if cell.column in (data, name := f"{data}-{labeled}")]
 
 
-def _is_reduced(cell: paper.Cell) -> bool:
+def is_reduced(cell: paper.Cell) -> bool:
+    """Whether the smaller scales run it."""
     data, all_labels = cell.config["data"], cell.config["method"].get("labels") == "all"
     wanted = data["name"] == "cifar10" and (all_labels or data["labeled"] == REDUCED[cell.table])
     return wanted and data["partition"]["name"] in ("iid", "classes")

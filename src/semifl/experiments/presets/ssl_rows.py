@@ -43,7 +43,8 @@ def method(objective: str, data: str) -> Table:
 
 def epochs(method: Table, unlabeled: int) -> int:
     """Passes over the unlabeled pictures that make the promised number of steps, at `ratio` × batch pictures a step."""
-    return math.ceil(STEPS / math.ceil(unlabeled / (method["objective"]["ratio"] * method["batch"])))
+    pictures = int(method["objective"]["ratio"]) * int(method["batch"])
+    return math.ceil(STEPS / math.ceil(unlabeled / pictures))
 
 
 def _of(value: Any, data: str) -> Any:
