@@ -57,7 +57,7 @@ def draw_semifl() -> Figure:
     for x in (2.4, 7.3):
         _arrow(axes, (x, 7.0), (x, 5.6), "")
         _arrow(axes, (x, 4.0), (x, 2.6), "")
-    _arrow(axes, (0.9, 1.8), (0.9, 7.8), "next round", bend=-0.45)
+    _arrow(axes, (1.4, 1.8), (1.4, 7.8), "next round", bend=-0.55)
     axes.text(15, 9.4, "(b) alternate training (SemiFL)", ha="center", weight="bold")
     for place, (text, colour) in enumerate(ALTERNATE):
         y = 7.9 - 2.1 * place
@@ -96,7 +96,7 @@ def _canvas(inches: float, height: float, width: float = 10) -> tuple[Figure, An
 
     figure = Figure(figsize=(inches, height), layout="constrained")
     axes = figure.subplots()
-    axes.set(xlim=(0, width), ylim=(-0.3, 10 if width > 10 else 8))
+    axes.set(xlim=(-0.8 if width > 10 else 0, width), ylim=(-0.3, 10 if width > 10 else 8))
     axes.axis("off")
     return figure, axes
 
@@ -114,5 +114,5 @@ def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], text
     line = {"arrowstyle": "-|>", "color": "0.3", "linewidth": 1.1, "connectionstyle": f"arc3,rad={bend}"}
     axes.annotate("", xy=end, xytext=start, arrowprops=line)
     if text:
-        x, y = (start[0] + end[0]) / 2 - 0.1 + 1.6 * bend, (start[1] + end[1]) / 2
+        x, y = (start[0] + end[0]) / 2 - 0.1 + 3 * bend, (start[1] + end[1]) / 2
         axes.text(x, y, text, fontsize=8, ha="right", va="center", rotation=90 if bend else 0, color="0.3")

@@ -69,6 +69,8 @@ def _draw_panel(axes: Any, panel: Drawing) -> None:
         points = curve.group.series(panel.key, panel.scale)
         if points:
             end = max(end, _draw_curve(axes, points, _label(curve, panel), colour, panel.shares))
+        else:
+            axes.plot([], [], color=colour, label=f"{curve.group.label}: not run")
     right = 100 if panel.shares else end
     for number_, curve in enumerate(panel.curves):
         if curve.printed is not None:  # at the right edge, where the paper's own curves end
@@ -78,10 +80,9 @@ def _draw_panel(axes: Any, panel: Drawing) -> None:
     axes.set(title=panel.title, xlabel="percent of its training" if panel.shares else "round", ylabel=panel.ylabel)
     axes.set_ylim(0, 102)
     axes.grid(alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
-    else:
-        axes.text(0.5, 0.5, "not run yet", ha="center", transform=axes.transAxes, color="0.5")
+    axes.set_xlim(0, right)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
 
 
 def _draw_curve(axes: Any, points: Sequence[Point], label: str, colour: str, shares: bool) -> int:
