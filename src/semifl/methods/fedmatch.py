@@ -71,9 +71,7 @@ class FedMatch(SemiSupervised):
     helper_pool: Whole = 20  # latest client models that the server keeps to choose helpers from
     sparsity: NotNegative = 1e-5  # changes of ψ up to this size are not sent
     trained: Literal["all", "convolutions"] = "all"  # the released SemiFL program never trains the rest
-    server_channels: Literal["all", "half"] = (
-        "all"  # the released SemiFL program's server trains the first half of each
-    )
+    server_channels: Literal["all", "half"] = "all"  # of each tensor, that labels train; released program: half
 
     def start(self, weights: Weights) -> State:
         σ = scale(weights, 1 / (1 + self.psi_share))
