@@ -30,8 +30,10 @@ def tiny(config: Table) -> Table:
         # An epoch over 30 labels is three steps: a buffer that begins anew in every round never gets going, and the
         # clients carry the model away. At the published sizes it is 25 steps or more.
         changes["server_buffers"] = "kept"
-    if method["name"] == "fedrgd":
-        changes |= {"iterations": 70, "warm_up": 0}  # five epochs, as everybody else
+    if "iterations" in method:
+        changes["iterations"] = 70  # five epochs, as everybody else
+    if "warm_up" in method:
+        changes["warm_up"] = 0  # a sixtieth of 20 rounds
     if method["name"] == "fedsgd_fixmatch":
         changes["laps"] = 14  # batches of ten: a pass over a client's 140 pictures
     return _with(small | {"rounds": 20}, method, **changes)

@@ -8,11 +8,13 @@ import pytest
 
 from semifl.errors import UserError
 from semifl.experiments import toml
+from semifl.experiments.build import build_world
 from semifl.experiments.config import decode, override, read
 from semifl.experiments.presets import find, presets
 from semifl.learning.aggregation import Aggregation, Mean, Trimmed
 from semifl.learning.server_optimizer import Adam, Momentum, ServerOptimizer, Yogi
 from semifl.methods.semifl import SemiFL
+from toys import toy_table
 
 
 def test_an_empty_file_is_the_default_experiment() -> None:
@@ -48,10 +50,10 @@ def test_presets_state_the_papers_values() -> None:
     [
         ("cifar10-250-iid", 10, 2),
         ("cifar10-4000-k2", 250, 2),
-        ("svhn-1000-iid", 10, 2),
-        ("svhn-1000-iid-table", 250, 2),
-        ("cifar100-2500-dir0.1", 250, 8),
-        ("cifar100-2500-dir0.1-table", 10, 8),
+        ("svhn-1000-iid", 250, 2),
+        ("svhn-1000-iid-released", 10, 2),
+        ("cifar100-2500-dir0.1", 10, 8),
+        ("cifar100-2500-dir0.1-released", 250, 8),
         ("cifar100-10000-dir0.3", 250, 8),
     ],
 )
@@ -213,3 +215,14 @@ def test_keys_left_out_of_a_section_are_those_of_the_methods_default_while_its_n
     assert decode({"method": {"name": "fedrgd", "server_optimizer": {"lr": 0.5}}}).method.thing.server_optimizer == (
         Momentum(0.5, 0.0)
     )
+
+
+@pytest.mark.parametrize(("held", "divided"), [("unlabeled", 48 - 12), ("everything", 48)])
+def test_clients_hold_the_rest_or_everything_but_never_what_is_held_out(held: str, divided: int) -> None:
+    table = toy_table()
+    table["data"] = {**table["data"], "labeled": 12, "clients": 3, "clients_hold": held}
+    assert len(build_world(decode(table)).division.clients.order) == divided
+    table["data"]["validation"] = 0.25
+    division = build_world(decode(table)).division
+    assert not set(division.validation.tolist()) & set(division.clients.order.tolist())
+    assert (len(set(division.server.tolist()) & set(division.clients.order.tolist())) > 0) == (held == "everything")
