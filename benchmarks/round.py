@@ -34,12 +34,12 @@ def measure(case: str, depth: int, width: int, size: int, rounds: int) -> None:
     method = SemiFL(threshold=0.0, statistics="all", clip_norm=1.0)
     with federation(build, size, CLIENTS, PER_CLIENT, CORES, LABELED, TEST) as bench:
         state = method.start(bench.place.network.weights())
-        state = bench.play(method, state, 1)  # warm up
+        state = bench.run_round(method, state, 1)  # warm up
         peak = matmul_peak(CORES)
         began = time.perf_counter()
         phases: dict[str, float] = {}
         for index in range(2, 2 + rounds):
-            state = bench.play(method, state, index)
+            state = bench.run_round(method, state, index)
             for name, spent in bench.tally.seconds.items():
                 phases[name] = phases.get(name, 0.0) + spent / rounds
         took = (time.perf_counter() - began) / rounds

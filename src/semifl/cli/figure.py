@@ -16,8 +16,8 @@ from semifl.registry import did_you_mean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from semifl.experiments.paper_figures import Line, PaperFigure
     from semifl.report.paper_figures import Curve
+    from semifl.studies.paper_figures import Line, PaperFigure
 
 ABOUT = {
     "ssfl": "Figure 1: a server with labels, clients without",
@@ -82,8 +82,8 @@ def _writable(folder: Path) -> None:
 def _fill(
     names: list[str], scale: str, where: Path, seeds: list[int], jobs: int | None, workers: int, device: str
 ) -> list[str]:
-    from semifl.experiments.paper_figures import FIGURES, paper_figure
-    from semifl.experiments.tables import ResultTable
+    from semifl.studies.paper_figures import FIGURES, paper_figure
+    from semifl.studies.tables import ResultTable
 
     needed = [_cells(paper_figure(name, scale)) for name in names if name in FIGURES]
     tables = [ResultTable("", tuple(line.cell for line in lines)) for lines in needed]
@@ -95,7 +95,7 @@ def _cells(figure: PaperFigure) -> list[Line]:
 
 
 def _drawn(name: str, scale: str, where: Path) -> Figure:
-    from semifl.experiments.paper_figures import FIGURES, paper_figure
+    from semifl.studies.paper_figures import FIGURES, paper_figure
 
     if name not in FIGURES:
         return DIAGRAMS[name]()

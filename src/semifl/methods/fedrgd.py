@@ -15,7 +15,7 @@ import torch
 
 from semifl.data.epochs import labeled_epochs
 from semifl.federation.recipe import SemiSupervised
-from semifl.federation.world import Client, ClientId, Cohort, Federation, Played, Round, Server, Update, Work
+from semifl.federation.world import Client, ClientId, Cohort, Federation, Round, RoundResult, Server, Update, Work
 from semifl.fields import Count, Whole
 from semifl.learning.aggregation import Mean
 from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
@@ -50,7 +50,7 @@ class FedRGD(SemiSupervised):
     def start(self, weights: Weights) -> State:
         return State(weights, self.server_optimizer.start(weights), (), {}, ())
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         W, S_t = state.weights, self.cohort(clients, t)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         group_of = self.deal(S_t, t)
@@ -67,7 +67,7 @@ class FedRGD(SemiSupervised):
 
         averages = tuple(average for group in groups if (average := group.mean()))
         step = self.server_optimizer.step(W, Mean()(averages), state.past)
-        return Played(State(*step, averages, group_of, tuple(memories)), model)
+        return RoundResult(State(*step, averages, group_of, tuple(memories)), model)
 
     def deal(self, S_t: Cohort, t: Round) -> dict[ClientId, int]:
         """Groups whose sizes differ by one client at most."""

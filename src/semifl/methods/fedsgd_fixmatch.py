@@ -19,7 +19,7 @@ from semifl.data.augment import normalize, strong, weak
 from semifl.data.batches import shuffled
 from semifl.data.epochs import LabeledBatch, UnlabeledBatch
 from semifl.federation.recipe import SemiSupervised
-from semifl.federation.world import Client, Cohort, Federation, Played, Round, Server, Update, Work
+from semifl.federation.world import Client, Cohort, Federation, Round, RoundResult, Server, Update, Work
 from semifl.fields import Count
 from semifl.learning.aggregation import Mean
 from semifl.learning.evaluation import blocks
@@ -55,7 +55,7 @@ class FedSGDFixMatch(SemiSupervised):
     def start(self, weights: Weights) -> State:
         return State(weights, {})
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         cohorts = list(self.cohorts(clients, t))
         labeled = self.server_batches(server, len(cohorts))
         plain = self.labeled_loss(server.labels, server.facts.classes)
@@ -71,7 +71,7 @@ class FedSGDFixMatch(SemiSupervised):
             seed = server.seed.under("fit", step)
             fitted = server.fit(Fit(W, [next(labeled)], loss, self.local_sgd(t), seed, state.momentum))
             state = State(fitted.weights, fitted.memory)
-        return Played(state, self.finish(t, state, server, clients))
+        return RoundResult(state, self.finish(t, state, server, clients))
 
     def cohorts(self, clients: Federation, t: Round) -> Iterator[tuple[int, Cohort]]:
         """Who takes part in each step: in a lap everyone once, in random order, as many at a time as C allows."""

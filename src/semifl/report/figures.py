@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from semifl.federation.signals import CURVES
+from semifl.records.record import number
 from semifl.report.groups import Group, Point
-from semifl.report.reading import Run, number
+from semifl.report.reading import Run
 from semifl.report.svg import Line, line_chart, stacked_chart
 
 EMPTY = Markup("")
@@ -47,7 +48,7 @@ def learning_figures(groups: Sequence[Group]) -> list[Figure]:
     figures = [_accuracy(groups)]
     keys = PAPER if any(group.series("pseudo_accuracy") for group in groups) else LABEL_FREE
     if len(groups) == 1:
-        figures += [_losses(groups[0]), *_terms(groups[0]), _pseudo_labels(groups[0], keys)]
+        figures += [_losses(groups[0]), *_terms(groups[0]), *_pseudo_labels(groups[0], keys)]
     else:
         figures.append(
             _overlay(groups, "loss", "loss", "Test loss", "nats", "Mean cross-entropy on the test pictures.")
@@ -109,16 +110,18 @@ def _terms(group: Group) -> list[Figure]:
     return figures
 
 
-def _pseudo_labels(group: Group, keys: dict[str, tuple[str, float]]) -> Figure:
-    if keys is PAPER:
-        caption = (
-            "The paper's three curves, of the pictures of each round's clients: how many pseudo-labels are right, "
-        )
-        caption += "how many of the confident ones, and how many are confident. Clients never see the first two."
-    else:
-        caption = "Signals that need no label: how many pictures are confident, how confident all are on average, and "
-        caption += "how often the network says the same of a strong view."
-    return _several(group, "pseudo-labels", "What the clients believe", "percent", caption, keys, (0.0, 100.0))
+def _pseudo_labels(group: Group, keys: dict[str, tuple[str, float]]) -> list[Figure]:
+    """The paper's curves where somebody knows the truth, and whatever else clients tell; or the latter alone."""
+    paper = "The paper's three curves, of the pictures of each round's clients: how many pseudo-labels are right, "
+    paper += "how many of the confident ones, and how many are confident. Clients never see the first two."
+    free = "Signals that need no label, such as how confident clients are on average, and how often the network says "
+    free += "the same of a strong view."
+    title, other, span = "What the clients believe", "What else the clients tell", (0.0, 100.0)
+    if keys is not PAPER:
+        return [_several(group, "pseudo-labels", title, "percent", free, keys, span)]
+    rest = {key: each for key, each in LABEL_FREE.items() if key not in PAPER}
+    figures = [_several(group, "pseudo-labels", title, "percent", paper, PAPER, span)]
+    return [*figures, _several(group, "signals", other, "percent", free, rest, span)]
 
 
 def _several(
@@ -132,15 +135,10 @@ def _several(
 ) -> Figure:
     """Several numbers of one group in one drawing."""
     drawn = [_line(group, place, key, label, scale) for place, (key, (label, scale)) in enumerate(keys.items())]
-    drawn = [(line, points) for line, points in drawn if points]
-    if not drawn:
-        return nothing(name, title, "There is nothing to show: the method measures none of this, or no round is done.")
-    lines = [line for line, _ in drawn]
-    sign = " %" if unit == "percent" else ""
-    alt = f"{title} by round. {'. '.join(f'{line.label}: {_trend(points, sign)}' for line, points in drawn)}."
-    header, rows, note = _table([group], {key: scale for key, (_, scale) in keys.items()})
-    caption += _band_words([group])
-    return Figure(name, title, caption, alt, line_chart(lines, unit, alt, y=y), _legend(lines), header, rows, note)
+    empty = "There is nothing to show: the method measures none of this, or no round is done."
+    return _drawing(
+        [group], drawn, name, title, unit, caption, {key: scale for key, (_, scale) in keys.items()}, empty, y
+    )
 
 
 def _overlay(
@@ -148,15 +146,31 @@ def _overlay(
 ) -> Figure:
     """One number, a line per group."""
     drawn = [_line(group, place, key, group.label, scale) for place, group in enumerate(groups)]
+    empty = "There is nothing to show: no round has measured it."
+    return _drawing(groups, drawn, name, title, unit, caption, {key: scale}, empty)
+
+
+def _drawing(
+    groups: Sequence[Group],
+    drawn: list[tuple[Line, list[Point]]],
+    name: str,
+    title: str,
+    unit: str,
+    caption: str,
+    scales: dict[str, float],
+    empty: str,
+    y: tuple[float, float] | None = None,
+) -> Figure:
+    """Lines with their words and table; `empty` says why there may be none."""
     drawn = [(line, points) for line, points in drawn if points]
     if not drawn:
-        return nothing(name, title, "There is nothing to show: no round has measured it.")
+        return nothing(name, title, empty)
     lines = [line for line, _ in drawn]
     sign = " %" if unit == "percent" else ""
     alt = f"{title} by round. {'. '.join(f'{line.label}: {_trend(points, sign)}' for line, points in drawn)}."
-    header, rows, note = _table(groups, {key: scale})
+    header, rows, note = _table(groups, scales)
     caption += _band_words(groups)
-    return Figure(name, title, caption, alt, line_chart(lines, unit, alt), _legend(lines), header, rows, note)
+    return Figure(name, title, caption, alt, line_chart(lines, unit, alt, y=y), _legend(lines), header, rows, note)
 
 
 def bytes_figure(run: Run) -> Figure:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semifl.durable import replace_file, replace_text
+from semifl.records.record import number
 from semifl.report.groups import Group, Point
-from semifl.report.reading import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

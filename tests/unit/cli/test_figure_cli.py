@@ -8,11 +8,11 @@ import pytest
 
 from semifl.cli import invoke
 from semifl.cli.figure import ABOUT, DIAGRAMS
-from semifl.experiments import paper_figures, tables
-from semifl.experiments.paper_figures import FIGURES, paper_figure
 from semifl.report.groups import Group
 from semifl.report.paper_figures import Curve, Drawing, draw, printed_value
 from semifl.report.reading import read_run
+from semifl.studies import paper_figures, tables
+from semifl.studies.paper_figures import FIGURES, paper_figure
 from toys import toy_table
 
 

@@ -6,11 +6,16 @@ import pytest
 
 pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
 
-from semifl.deploy.flare.controller import Progress, for_operators, hand_over
+from semifl.deploy.flare.controller import JobProgress, for_operators, hand_over
 from semifl.deploy.flare.mirror import Mirror
 from semifl.errors import UserError
 
 CONFIG = "rounds = 9\n"
+SUMMARY = {
+    **{"method": "semifl", "dataset": "folder", "seed": 0, "rounds": 2, "accuracy": 1.0, "balanced_accuracy": 1.0},
+    **{"best_accuracy": 1.0, "best_round": 2, "best_test_accuracy": 1.0, "best_test_round": 2, "bytes_up": 0},
+    **{"labels_only_accuracy": None, "seconds": 1.0, "seconds_per_round": 0.5, "bytes_down": 0},
+}
 
 
 class Heard:
@@ -82,7 +87,7 @@ def test_files_of_an_ended_job_are_taken_with_the_rounds_in_between(tmp_path):
     files = {
         "identity": "run.1\n",
         "config.toml": CONFIG,
-        "result.json": '{"accuracy": 1, "rounds": 2}',
+        "result.json": json.dumps(SUMMARY),
         "outcome.json": "",
     }
     for name, text in files.items():
@@ -113,7 +118,7 @@ def test_what_is_handed_over_has_no_checkpoint_and_no_place_of_pictures(tmp_path
 
 
 def test_nothing_undoes_an_operators_stop():
-    progress = Progress()
+    progress = JobProgress()
     progress.answer("semifl", {"wish": "paused"}, None)
     assert progress.wish == "paused"
     progress.answer("semifl", {"wish": "stopped"}, None)

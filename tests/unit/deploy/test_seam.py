@@ -1,18 +1,18 @@
-"""The seam without an engine: letters handed from hub to sites in this process give the bits of a simulation."""
+"""The seam without an engine: packets handed from hub to sites in this process give the bits of a simulation."""
 
 import json
 
 import pytest
 from safetensors.torch import load_file
 
-from by_hand import post_to
+from by_hand import transport_to
 from federated_pictures import SITES, make_federation, run_table
-from semifl.deploy.hub import Hub, play
+from semifl.configuration.config import decode
+from semifl.deploy.hub import Hub, run_federation
 from semifl.deploy.policy import Limits, Policy, Share
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
-from semifl.experiments.stage import Silent
 from semifl.learning.weights import digest
+from semifl.running.context import Silent
+from semifl.running.loop import start
 
 ALL = Policy(Share(class_histogram=True, statistics=True), Limits(smallest_count=1))
 
@@ -24,10 +24,10 @@ def pictures(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def post(pictures, tmp_path):
-    post = post_to(pictures, tmp_path, ALL)
-    yield post
-    post.close()
+def transport(pictures, tmp_path):
+    transport = transport_to(pictures, tmp_path, ALL)
+    yield transport
+    transport.close()
 
 
 def lines(path):
@@ -42,11 +42,11 @@ def lines(path):
     [{}, {"statistics": "cohort", "local_norm": True}, {"name": "fedmatch", "threshold": 0.4, "helper_interval": 1}],
     ids=["semifl", "with statistics and memory", "fedmatch"],
 )
-def test_letters_give_the_bits_of_a_simulation(pictures, post, tmp_path, method):
+def test_packets_give_the_bits_of_a_simulation(pictures, transport, tmp_path, method):
     table = run_table(**method)
     simulated = {**table, "data": {**table["data"], "name": "folder", "root": str(pictures)}}
     expected = start(decode(simulated), tmp_path / "local")
-    result = play(Hub(pictures, tmp_path / "runs", SITES), "first", table, post, Silent())
+    result = run_federation(Hub(pictures, tmp_path / "runs", SITES), "first", table, transport, Silent())
     remote, local = lines(tmp_path / "runs" / "first"), lines(tmp_path / "local")
     if method.get("name") == "fedmatch":  # a simulation reckons without the zeros that need not travel
         for record in remote + local:

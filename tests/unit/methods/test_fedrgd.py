@@ -8,7 +8,7 @@ from semifl.federation.memory import ClientMemory
 from semifl.federation.world import Round
 from semifl.methods.fedrgd import FedRGD
 from semifl.randomness import Seed
-from stage import Stage
+from testbed import Testbed
 
 
 def arrays(weights: dict) -> np.ndarray:
@@ -22,22 +22,22 @@ def dealt(t: Round, S_t: tuple[int, ...], groups: int) -> dict[int, int]:
 
 
 def test_two_groups_and_two_rounds_by_hand() -> None:
-    stage = Stage(name="fedrgd", threshold=0.0, clients=5, iterations=3, client_batch=4, server_batch=3, lr=0.1)
-    state = stage.method.start(stage.first)
-    server, users = arrays(stage.first), dict.fromkeys(range(5), arrays(stage.first))
+    testbed = Testbed(name="fedrgd", threshold=0.0, clients=5, iterations=3, client_batch=4, server_batch=3, lr=0.1)
+    state = testbed.method.start(testbed.first)
+    server, users = arrays(testbed.first), dict.fromkeys(range(5), arrays(testbed.first))
     for index in (1, 2):
         group_of = dealt(Round(index, 0.0, Seed(0).under("round", index)), tuple(range(5)), 2)
-        state = stage.round(index, state)
+        state = testbed.round(index, state)
         # Every replica starts from the replicas' common average, every client from the average of its last group.
-        replicas = [arrays(fitted.weights) for _, fitted in stage.server.fits]
+        replicas = [arrays(fitted.weights) for _, fitted in testbed.server.fits]
         assert len(replicas) == 2
         assert not np.allclose(*replicas)  # the same labels in another order
-        for job, _ in stage.server.fits:
+        for job, _ in testbed.server.fits:
             np.testing.assert_allclose(arrays(job.start), server, atol=1e-6)
-        ((_, sent),) = stage.clients.sent
+        ((_, sent),) = testbed.clients.sent
         for client, weights in sent.items():
             np.testing.assert_allclose(arrays(weights), users[client], atol=1e-6)
-        trained = {reply.client: users[reply.client] + arrays(reply.update.change) for reply in stage.clients.replies}
+        trained = {reply.client: users[reply.client] + arrays(reply.update.change) for reply in testbed.clients.replies}
         averages = [
             np.mean([replicas[g], *(trained[client] for client in trained if group_of[client] == g)], axis=0)
             for g in (0, 1)
@@ -60,20 +60,20 @@ def test_one_model_for_all_would_be_nothing_but_a_weight_of_the_server() -> None
 
 
 def test_a_client_that_was_not_there_starts_from_the_replicas_model() -> None:
-    stage = Stage(name="fedrgd", threshold=0.0, activity_rate=0.5, iterations=1)
-    first = stage.round(1, stage.method.start(stage.first))
-    was_there = set(stage.clients.sent[0][1])
+    testbed = Testbed(name="fedrgd", threshold=0.0, activity_rate=0.5, iterations=1)
+    first = testbed.round(1, testbed.method.start(testbed.first))
+    was_there = set(testbed.clients.sent[0][1])
     assert len(was_there) == 2
     for client in range(4):
-        start = stage.method.start_of(client, first)
+        start = testbed.method.start_of(client, first)
         assert (start is first.weights) == (client not in was_there)
 
 
 def test_a_group_without_an_answer_is_its_replica_and_without_clients_the_replicas_are_averaged() -> None:
-    stage = Stage(name="fedrgd", iterations=2)
-    stage.clients._size = 0
-    after = stage.round(1, stage.method.start(stage.first))
-    replicas = [arrays(fitted.weights) for _, fitted in stage.server.fits]
+    testbed = Testbed(name="fedrgd", iterations=2)
+    testbed.clients._size = 0
+    after = testbed.round(1, testbed.method.start(testbed.first))
+    replicas = [arrays(fitted.weights) for _, fitted in testbed.server.fits]
     np.testing.assert_allclose(arrays(after.weights), np.mean(replicas, axis=0), atol=1e-6)
 
 
@@ -85,7 +85,7 @@ def test_the_groups_are_dealt_anew_every_round_and_differ_by_one_client_at_most(
 
 
 def test_everyone_trains_for_the_same_number_of_iterations_whatever_it_holds() -> None:
-    stage = Stage(name="fedrgd", threshold=0.0, iterations=7, server_batch=3, client_batch=4)
+    testbed = Testbed(name="fedrgd", threshold=0.0, iterations=7, server_batch=3, client_batch=4)
     counts = []
 
     class Counting:
@@ -107,7 +107,7 @@ def test_everyone_trains_for_the_same_number_of_iterations_whatever_it_holds() -
 
     sites.fit = counted
     try:
-        stage.round(1, stage.method.start(stage.first))
+        testbed.round(1, testbed.method.start(testbed.first))
     finally:
         sites.fit = original
     assert counts == [7] * 6  # two replicas and four clients
@@ -116,7 +116,7 @@ def test_everyone_trains_for_the_same_number_of_iterations_whatever_it_holds() -
 @pytest.mark.parametrize("kept", [True, False])
 def test_momentum_is_kept_where_it_should_be(kept: bool, tmp_path) -> None:
     word = "kept" if kept else "fresh"
-    stage = Stage(
+    testbed = Testbed(
         memory=ClientMemory(tmp_path),
         name="fedrgd",
         threshold=0.0,
@@ -124,12 +124,12 @@ def test_momentum_is_kept_where_it_should_be(kept: bool, tmp_path) -> None:
         client_buffers=word,
         server_buffers=word,
     )
-    state = stage.round(1, stage.method.start(stage.first))
-    before = [fitted.memory["momentum"] for _, fitted in stage.server.fits]
-    stage.place.memory.forget_after(1)
-    assert bool(stage.place.memory.read(0, before=2)) == kept
-    stage.round(2, state)
-    for (job, _), momentum in zip(stage.server.fits, before, strict=True):
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    before = [fitted.memory["momentum"] for _, fitted in testbed.server.fits]
+    testbed.place.memory.forget_after(1)
+    assert bool(testbed.place.memory.read(0, before=2)) == kept
+    testbed.round(2, state)
+    for (job, _), momentum in zip(testbed.server.fits, before, strict=True):
         assert (bool(job.memory) and torch.equal(job.memory["momentum"], momentum)) == kept
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from semifl.methods.fedrgd_released import FedRGDReleased
-from stage import Stage
+from testbed import Testbed
 
 
 @pytest.mark.parametrize("clients", [2, 4, 10])
@@ -22,13 +22,13 @@ def test_its_average_is_that_of_two_groups_with_the_server_in_each(clients: int)
 
 
 def test_the_global_step_starts_from_the_servers_model() -> None:
-    stage = Stage(name="fedrgd_released", threshold=0.0, client_batch=4, server_batch=3)
-    state = stage.method.start(stage.first)
-    velocity = {name: np.zeros(tensor.shape) for name, tensor in stage.first.items()}
+    testbed = Testbed(name="fedrgd_released", threshold=0.0, client_batch=4, server_batch=3)
+    state = testbed.method.start(testbed.first)
+    velocity = {name: np.zeros(tensor.shape) for name, tensor in testbed.first.items()}
     for index in (1, 2):
-        state = stage.round(index, state)
-        ((_, server),) = stage.server.fits
-        clients = stage.trained()
+        state = testbed.round(index, state)
+        ((_, server),) = testbed.server.fits
+        clients = testbed.trained()
         for name, tensor in state.weights.items():
             W_s = server.weights[name].double().numpy()
             mean = W_s / 3 + 2 / 3 * np.mean([each[name].double().numpy() for each in clients], axis=0)

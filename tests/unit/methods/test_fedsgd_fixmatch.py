@@ -8,7 +8,7 @@ from semifl.federation.sites import ClientSite
 from semifl.federation.tally import tensor_bytes
 from semifl.federation.world import Round
 from semifl.randomness import Seed
-from stage import Stage
+from testbed import Testbed
 
 WEIGHT, BIAS = "1.weight", "1.bias"  # of toys:linear_model
 HYPER = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "clip_norm": 0.5}
@@ -43,12 +43,12 @@ class ByHand:
         self.W = self.W - HYPER["lr"] * (g + HYPER["momentum"] * self.v)
 
 
-def union(stage: Stage, t: Round, cohort: tuple[int, ...], lap: int, W: np.ndarray, τ: float) -> list[np.ndarray]:
+def union(testbed: Testbed, t: Round, cohort: tuple[int, ...], lap: int, W: np.ndarray, τ: float) -> list[np.ndarray]:
     """Strong views and pseudo-labels of the confident pictures of all these clients' batches, laid end to end."""
     strong, labels = [], []
     for client in cohort:
-        site = ClientSite(stage.place, client, t.seed.under("client", client), None)
-        batch = stage.method.lap_batch(site, lap)
+        site = ClientSite(testbed.place, client, t.seed.under("client", client), None)
+        batch = testbed.method.lap_batch(site, lap)
         p = softmax(flat(batch.views[0]) @ W[:, :-1].T + W[:, -1])
         sure = p.max(axis=1) >= τ
         strong.append(flat(batch.views[1])[sure])
@@ -58,20 +58,20 @@ def union(stage: Stage, t: Round, cohort: tuple[int, ...], lap: int, W: np.ndarr
 
 @pytest.mark.parametrize("τ", [0.0, 0.7], ids=["all are sure", "some are"])
 def test_k_clients_and_one_step_are_one_step_on_the_union_of_their_batches(τ: float) -> None:
-    stage = Stage(
+    testbed = Testbed(
         model="toys:linear_model", name="fedsgd_fixmatch", threshold=τ, client_batch=4, server_batch=3, laps=2, **HYPER
     )
-    state, by_hand, counts = stage.method.start(stage.first), ByHand(stage.first), []
+    state, by_hand, counts = testbed.method.start(testbed.first), ByHand(testbed.first), []
     for index in (1, 2):  # the second round goes on with the momentum of the first
         t = Round(index, 0.0, Seed(0).under("round", index))
-        steps = list(stage.method.cohorts(stage.clients, t))
-        state = stage.round(index, state)
-        assert len(stage.server.fits) == len(steps) == 2  # everyone at once, two laps
-        for (lap, cohort), (job, _) in zip(steps, stage.server.fits, strict=True):
+        steps = list(testbed.method.cohorts(testbed.clients, t))
+        state = testbed.round(index, state)
+        assert len(testbed.server.fits) == len(steps) == 2  # everyone at once, two laps
+        for (lap, cohort), (job, _) in zip(steps, testbed.server.fits, strict=True):
             A, b = by_hand.W[:, :-1], by_hand.W[:, -1]
             (labeled,) = job.batches
             g = gradient(flat(labeled.images), labeled.labels.numpy(), A, b)
-            x, y = union(stage, t, cohort, lap, by_hand.W, τ)
+            x, y = union(testbed, t, cohort, lap, by_hand.W, τ)
             counts.append(len(x))
             by_hand.step(g + gradient(x, y, A, b) if len(x) else g)
         np.testing.assert_allclose(state.weights[WEIGHT].numpy(), by_hand.W[:, :-1], atol=2e-5)
@@ -80,17 +80,17 @@ def test_k_clients_and_one_step_are_one_step_on_the_union_of_their_batches(τ: f
 
 
 def test_a_lap_asks_everyone_once_and_the_laps_of_all_batches_are_a_pass_over_all_pictures() -> None:
-    stage = Stage(name="fedsgd_fixmatch", clients=5, activity_rate=0.4, client_batch=3, laps=3)
+    testbed = Testbed(name="fedsgd_fixmatch", clients=5, activity_rate=0.4, client_batch=3, laps=3)
     t = Round(1, 0.0, Seed(0).under("round", 1))
-    steps = list(stage.method.cohorts(stage.clients, t))
+    steps = list(testbed.method.cohorts(testbed.clients, t))
     assert [lap for lap, _ in steps] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     for lap in range(3):
         cohorts = [cohort for each, cohort in steps if each == lap]
         assert [len(cohort) for cohort in cohorts] == [2, 2, 1]
         assert sorted(client for cohort in cohorts for client in cohort) == list(range(5))
     # Eight pictures in batches of three: 3 + 3 + 2, each picture once; the fourth lap begins a new order.
-    site = ClientSite(stage.place, 0, t.seed.under("client", 0), None)
-    batches = [stage.method.lap_batch(site, lap).positions.tolist() for lap in range(6)]
+    site = ClientSite(testbed.place, 0, t.seed.under("client", 0), None)
+    batches = [testbed.method.lap_batch(site, lap).positions.tolist() for lap in range(6)]
     assert [len(batch) for batch in batches] == [3, 3, 2, 3, 3, 2]
     for half in (batches[:3], batches[3:]):
         assert sorted(position for batch in half for position in batch) == list(range(8))
@@ -98,28 +98,28 @@ def test_a_lap_asks_everyone_once_and_the_laps_of_all_batches_are_a_pass_over_al
 
 
 def test_a_round_costs_one_model_down_and_one_up_for_every_batch_of_a_client() -> None:
-    stage = Stage(name="fedsgd_fixmatch", threshold=0.0, client_batch=4, laps=3)
-    stage.round(1, stage.method.start(stage.first))
-    model = tensor_bytes(stage.first)
-    assert stage.tally.bytes_down == stage.tally.bytes_up == 3 * 4 * model  # three laps, four clients
+    testbed = Testbed(name="fedsgd_fixmatch", threshold=0.0, client_batch=4, laps=3)
+    testbed.round(1, testbed.method.start(testbed.first))
+    model = tensor_bytes(testbed.first)
+    assert testbed.tally.bytes_down == testbed.tally.bytes_up == 3 * 4 * model  # three laps, four clients
     # One entry for each client, of all its turns: ten pictures, seen once and two of them twice.
-    assert [reply.client for reply in stage.tally.replies] == [0, 1, 2, 3]
-    assert [reply.facts["images"] for reply in stage.tally.replies] == [10] * 4
+    assert [reply.client for reply in testbed.tally.replies] == [0, 1, 2, 3]
+    assert [reply.facts["images"] for reply in testbed.tally.replies] == [10] * 4
 
 
 def test_a_client_that_is_sure_of_nothing_gives_nothing_and_labels_go_on() -> None:
-    stage = Stage(name="fedsgd_fixmatch", threshold=1.0, laps=2)
-    state = stage.round(1, stage.method.start(stage.first))
-    assert {reply.outcome for reply in stage.clients.replies} == {"abstained"}
-    assert stage.tally.bytes_up == 0
-    assert any(not torch.equal(state.weights[name], tensor) for name, tensor in stage.first.items())
+    testbed = Testbed(name="fedsgd_fixmatch", threshold=1.0, laps=2)
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    assert {reply.outcome for reply in testbed.clients.replies} == {"abstained"}
+    assert testbed.tally.bytes_up == 0
+    assert any(not torch.equal(state.weights[name], tensor) for name, tensor in testbed.first.items())
 
 
 def test_without_clients_it_is_the_servers_epochs() -> None:
-    stage = Stage(name="fedsgd_fixmatch", server_epochs=3)
-    stage.clients._size = 0
-    state = stage.round(1, stage.method.start(stage.first))
-    ((job, fitted),) = stage.server.fits
+    testbed = Testbed(name="fedsgd_fixmatch", server_epochs=3)
+    testbed.clients._size = 0
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    ((job, fitted),) = testbed.server.fits
     assert state.weights is fitted.weights
     assert "momentum" in state.momentum
     assert job.memory == {}
@@ -128,4 +128,4 @@ def test_without_clients_it_is_the_servers_epochs() -> None:
 @pytest.mark.parametrize("bad", [{"laps": 0}, {"server_optimizer": {"momentum": 0.5}}, {"aggregation": "median"}])
 def test_bad_values_are_named(bad: dict) -> None:
     with pytest.raises(Exception, match=next(iter(bad))):
-        Stage(name="fedsgd_fixmatch", **bad)
+        Testbed(name="fedsgd_fixmatch", **bad)
