@@ -34,7 +34,7 @@ ABOUT = {
 
 
 def command(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…|all", help=", ".join(ABOUT))],
+    names: Annotated[list[str], typer.Argument(metavar="NAME…|all", help="Which figures.")],
     seeds: Annotated[str, typer.Option("--seeds", help="Run what is missing, e.g. 0,1,2,3.")] = "",
     scale: Annotated[
         Literal["tiny", "small", "paper"], typer.Option("--scale", help="digits, Fashion-MNIST, or as published.")
@@ -49,7 +49,10 @@ def command(
     workers: options.WorkersInEach = 1,
     device: options.Device = "auto",
 ) -> None:
-    """Draw the paper's figures as PNG and SVG; with --seeds first run what is missing."""
+    """Draw the paper's figures as PNG and SVG; with --seeds first run what is missing.
+
+    Without a run: ssfl, semifl, theory, randaugment. From runs: cifar10, svhn, cifar100, fedsgd, quality, ablation.
+    """
     chosen = _chosen(names)
     page = out if out and out.suffix == ".html" else None
     folder = page.with_suffix("") if page else out or Path("runs/figures")

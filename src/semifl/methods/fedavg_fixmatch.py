@@ -1,4 +1,4 @@
-"""FedAvg + FixMatch: the plain combination that SemiFL is measured against (its paper's component table and figure 2).
+"""FedAvg + FixMatch: the plain combination that SemiFL is measured against, as one would write it today.
 
 Server and clients train in parallel from the same weights: the server on its labels, each client by FixMatch's
 consistency loss with pseudo-labels that its own network makes for every batch. Half of the next model is the server's.
