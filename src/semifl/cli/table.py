@@ -93,7 +93,7 @@ def print_table(table: ResultTable, folder: Path, metric: str, against: str) -> 
     values = {(cell.row, cell.column): measured(folder, cell, metric) for cell in table.cells}
     printed = {(cell.row, cell.column): cell.value for cell in table.cells}
     typer.echo(f"\n## {table.title}\n")
-    brackets = " In brackets the paper's value." if any(printed.values()) else ""
+    brackets = " In brackets the published value." if any(printed.values()) else ""
     typer.echo(f"{metric}: mean (sd, number of seeds).{brackets}\n")
     lines = []
     for row in table.rows:
