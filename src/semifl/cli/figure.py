@@ -121,10 +121,9 @@ def _draw_runs(figure: PaperFigure, scale: str, where: Path) -> Figure:
         )
         for panel in figure.panels
     ]
-    note = "diamonds: the paper's values" if any(each.cell.value for each in _cells(figure)) else ""
-    if note and scale != "paper":
-        note += f", of its own data; curves: scale {scale}"
-    return draw(figure.title, panels, figure.columns, note)
+    marked = any(curve.printed for panel in panels for curve in (*panel.curves, *panel.levels))
+    note = "diamonds: the paper's values, of its own data" if marked else ""
+    return draw(figure.title, panels, figure.columns, f"scale {scale}; {note}" if note else f"scale {scale}")
 
 
 def _curve(line: Line, where: Path, marked: bool) -> Curve:

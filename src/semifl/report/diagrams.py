@@ -48,7 +48,7 @@ ALTERNATE = (
 
 def draw_semifl() -> Figure:
     """(a) Training in parallel, (b) in turns."""
-    figure, axes = _canvas(11, 4.8, width=20)
+    figure, axes = _canvas(11.5, 4.8, width=21)
     axes.text(5, 9.4, "(a) vanilla combination: in parallel", ha="center", weight="bold")
     _box(axes, 5, 7.8, 7, 1.5, VANILLA[0][0], VANILLA[0][1])
     _box(axes, 2.4, 4.8, 3.6, 1.5, VANILLA[1][0], VANILLA[1][1])
@@ -58,13 +58,13 @@ def draw_semifl() -> Figure:
         _arrow(axes, (x, 7.0), (x, 5.6), "")
         _arrow(axes, (x, 4.0), (x, 2.6), "")
     _arrow(axes, (1.4, 1.8), (1.4, 7.8), "next round", bend=-0.55)
-    axes.text(15, 9.4, "(b) alternate training (SemiFL)", ha="center", weight="bold")
+    axes.text(16, 9.4, "(b) alternate training (SemiFL)", ha="center", weight="bold")
     for place, (text, colour) in enumerate(ALTERNATE):
         y = 7.9 - 2.1 * place
-        _box(axes, 15, y, 7.6, 1.45, text, colour)
+        _box(axes, 16, y, 7.6, 1.45, text, colour)
         if place:
-            _arrow(axes, (15, y + 1.36), (15, y + 0.76), "")
-    _arrow(axes, (11.1, 1.6), (11.1, 7.9), "next round", bend=-0.4)
+            _arrow(axes, (16, y + 1.36), (16, y + 0.76), "")
+    _arrow(axes, (12.1, 1.6), (12.1, 7.9), "next round", bend=-0.4)
     return figure
 
 

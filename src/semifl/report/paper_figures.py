@@ -70,7 +70,8 @@ def _draw_panel(axes: Any, panel: Drawing) -> None:
         if points:
             end = max(end, _draw_curve(axes, points, _label(curve, panel), colour, panel.shares))
         else:
-            axes.plot([], [], color=colour, label=f"{curve.group.label}: not run")
+            why = "nothing to show" if curve.group.runs else "not run"
+            axes.plot([], [], color=colour, label=f"{curve.group.label}: {why}")
     right = 100 if panel.shares else end
     for number_, curve in enumerate(panel.curves):
         if curve.printed is not None:  # at the right edge, where the paper's own curves end
