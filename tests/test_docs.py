@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from semifl import registry
+from semifl.cli.figure import ABOUT
 from semifl.configuration.config import METHODS, decode
 from semifl.deploy.privacy import epsilon_of
 from semifl.federation.recipe import Recipe
@@ -57,6 +58,57 @@ def test_references_lead_to_code(page: Path) -> None:
 
 def test_the_paper_page_has_references() -> None:
     assert len(REFERENCE.findall((ROOT / "docs/paper.md").read_text(encoding="utf-8"))) > 50
+
+
+# What the paper numbers: its figures, tables, algorithm and formulas, by the labels in its source.
+LABELS = """fig:ssfl fig:fedsgd_cifar10 fig:theory fig:semifl fig:cifar10 fig:cifar10_quality fig:svhn fig:cifar100
+    fig:ablation fig:randaugment tab:result tab:component tab:ablation tab:sBN tab:hyper alg:SemiFL thm_main eq_optimal
+    eq_risk eq_NW key0 key1 key2 key3 key4 key6 key7 key8 key9 key10 key03 cond1 cond2 cond3 eq101 eq102 eq103 eq110
+    eq120 eq121 eq122 eq130 eq131 eq200""".split()
+# The statements of Algorithm 1, by a word that only its line has, in its order.
+LINES = (
+    "for each round t = 1", "W_s ← ServerUpdate", "Update the sBN statistics", "S_t ← max", "for each client m ∈ S_t",
+    "Distribute: W_{u,m} ← W_s", "W_{u,m} ← ClientUpdate", "W_s = M_t⁻¹ Σ W_{u,m}", "after the loop",
+    "Construct D_s", "randomly split D_s", "L_s ← ℓ", "W_s ← W_s − η∇L_s", "Return W_s",
+    "Generate pseudo-labels", "D_fix = {", "If D_fix = ∅", "D_mix = sample", "randomly split D_fix and D_mix",
+    "λ_mix ~ Beta(a, a)", "x_mix ← λ_mix", "L_fix ← ℓ", "L_mix ← λ_mix", "W_{u,m} ← W_{u,m} − η∇", "Return W_{u,m}",
+)  # fmt: skip
+# The formulas of the main text, which have no labels.
+FORMULAS = (
+    "supervised update",
+    "pseudo-label",
+    "D_fix",
+    "D_mix",
+    "Mixup",
+    "L_fix",
+    "L_mix",
+    "client step",
+    "averaging",
+)
+
+
+def test_the_paper_page_has_every_figure_table_formula_and_line() -> None:
+    page = (ROOT / "docs/paper.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    for label in LABELS:
+        assert f"`{label}`" in page, label
+    places = [
+        next((n for n, row in enumerate(rows) if row.startswith(f"| {line}") or line in row), None) for line in LINES
+    ]
+    assert None not in places, LINES[places.index(None)]
+    assert all(REFERENCE.search(rows[place]) for place in places if place is not None)
+    main = page.partition("## Equations of the main text")[2].partition("\n## ")[0]
+    for formula in FORMULAS:
+        assert any(row.startswith(f"| {formula}") and REFERENCE.search(row) for row in main.splitlines()), formula
+
+
+def test_every_figure_and_table_of_the_paper_page_has_a_command_that_is_known() -> None:
+    page = (ROOT / "docs/paper.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if re.search(r"\| `(fig|tab):", line)]
+    assert len(rows) == sum(label.startswith(("fig:", "tab:")) for label in LABELS)
+    drawn = re.findall(r"`semifl figure (\w+)`", page)
+    assert sorted(drawn) == sorted(ABOUT)
+    assert all(re.search(r"`semifl (figure|table|show) ", row) for row in rows)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

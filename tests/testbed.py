@@ -29,8 +29,8 @@ class WatchedClients(LocalFederation):
 class Testbed:
     """The toy world of `toys`, played round by round."""
 
-    def __init__(self, memory=None, clients=4, **method) -> None:
-        table = toy_table()
+    def __init__(self, memory=None, clients=4, model="toys:toy_model", **method) -> None:
+        table = {**toy_table(), "model": {"name": model}}
         table["data"] = {**table["data"], "clients": clients}
         table["method"] = {"activity_rate": 1.0, **method}
         world = build_world(decode(table))

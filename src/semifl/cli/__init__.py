@@ -19,6 +19,7 @@ from semifl.cli import (
     deploy,
     evaluate,
     export,
+    figure,
     init,
     list_,
     predict,
@@ -57,6 +58,7 @@ app.add_typer(deploy.app, name="deploy")
 app.command("evaluate")(evaluate.command)
 app.command("predict")(predict.command)
 app.command("table")(table.command)
+app.command("figure")(figure.command)
 app.command("report")(report.command)
 app.command("export")(export.command)
 app.command("compare")(compare.command)

@@ -39,13 +39,15 @@ def command(
         known = list(dict.fromkeys(row for table in tables for row in table.rows))
         raise UserError(f"--against {against!r} is not a row{did_you_mean(against, known) or f': {known[0]!r}, …'}")
     folder = out or Path("runs/tables") / f"{name}-{scale}"
-    failures = fill_table(tables, folder, _seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
+    failures = (
+        fill_table(tables, folder, parse_seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
+    )
     for table in tables:
         print_table(table, folder, metric or ("best_test_accuracy" if what == "paper" else "accuracy"), against)
     report_failures(failures)
 
 
-def _seeds(text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
     try:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:
@@ -91,7 +93,7 @@ def print_table(table: ResultTable, folder: Path, metric: str, against: str) -> 
     values = {(cell.row, cell.column): measured(folder, cell, metric) for cell in table.cells}
     printed = {(cell.row, cell.column): cell.value for cell in table.cells}
     typer.echo(f"\n## {table.title}\n")
-    brackets = " In brackets the paper's value." if any(printed.values()) else ""
+    brackets = " In brackets the published value." if any(printed.values()) else ""
     typer.echo(f"{metric}: mean (sd, number of seeds).{brackets}\n")
     lines = []
     for row in table.rows:

@@ -81,14 +81,13 @@ def build_world(config: Config) -> World:
     config = _resolve(config, data)
     labeled = _draw_labeled(config, data, seed)
     _check_labels(data, labeled)
-    unlabeled = torch.ones(len(data.labels), dtype=torch.bool)
-    unlabeled[labeled] = False
+    server, validation = hold_out(labeled, data.labels, config.split.validation, data.facts.class_names, seed)
+    divided = torch.ones(len(data.labels), dtype=torch.bool)
+    divided[validation if config.split.clients_hold == "everything" else labeled] = False
     assert config.split.clients is not None
     assert config.split.partition is not None
-    holdings = config.split.partition.divide(data, torch.nonzero(unlabeled).flatten(), config.split.clients, seed)
+    holdings = config.split.partition.divide(data, torch.nonzero(divided).flatten(), config.split.clients, seed)
     _check_needs(config, data, holdings)
-    names = data.facts.class_names
-    server, validation = hold_out(labeled, data.labels, config.split.validation, names, seed)
     return World(config, data, Division(server, validation, holdings))
 
 

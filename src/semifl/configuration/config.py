@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -66,6 +66,7 @@ class Split(Checked):
 
     labeled: int | None = None  # pictures whose labels the server keeps, as many of each class
     clients: Count | None = None  # among whom the other pictures are divided
+    clients_hold: Literal["unlabeled", "everything"] = "unlabeled"  # "everything": the labeled pictures too
     validation: ShareBelowOne = 0.0  # share of the labels held out to choose a model
     partition: Annotated[Partition, Choice(PARTITIONS)] | None = None  # who holds what
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from semifl.federation.world import Reply
+from semifl.federation.signals import SIGNALS
+from semifl.federation.world import Reply, Update
 from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot
 
@@ -22,7 +23,7 @@ class Tally:
 
     def reset(self) -> None:
         self.seconds: dict[str, float] = {}
-        self.replies: list[Reply] = []  # without change and memory
+        self.replies: list[Reply] = []  # one for each client, without change and memory
         self.server_terms: dict[str, float] = {}
         self.lr: float | None = None
         self.bytes_up = 0
@@ -49,7 +50,38 @@ class Tally:
             sent = reply.update.wire_bytes
             self.bytes_up += tensor_bytes(reply.update.change) if sent is None else sent
             reply = reply._replace(update=reply.update._replace(change={}, memory={}))
+        for place, earlier in enumerate(self.replies):
+            if earlier.client == reply.client:  # asked more than once in a round
+                self.replies[place] = both(earlier, reply)
+                return
         self.replies.append(reply)
+
+
+def both(a: Reply, b: Reply) -> Reply:
+    """Two turns of one client in a round as one: counts are added, and it has trained if it did so in either."""
+    told = b if a.update is None else a
+    update = _together(a.update, b.update) if a.update and b.update else told.update
+    outcome, reason = (told.outcome, told.reason) if update else (b.outcome, b.reason)
+    return Reply(a.client, update, outcome, reason, _summed(a.facts, b.facts))
+
+
+def _together(a: Update, b: Update) -> Update:
+    """The means of the loss terms by the examples that each rests on."""
+    examples = a.examples + b.examples
+    shares = [(update, update.examples / examples if examples else 0.5) for update in (a, b)]
+    names = {**a.terms, **b.terms}
+    terms = {name: sum(share * update.terms.get(name, 0.0) for update, share in shares) for name in names}
+    return a._replace(examples=examples, terms=terms)
+
+
+def _summed(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    facts = {**b, **a}
+    for signal in SIGNALS:
+        name = signal.name
+        if signal.is_of_pictures and a.get(name) is not None and b.get(name) is not None:
+            lists = isinstance(a[name], list)
+            facts[name] = [x + y for x, y in zip(a[name], b[name], strict=True)] if lists else a[name] + b[name]
+    return facts
 
 
 def tensor_bytes(message: Any) -> int:

@@ -41,8 +41,10 @@ class Beliefs:
         self._labels[positions.cpu()] = pseudo.labels.cpu()
         self._confidence[positions.cpu()] = pseudo.confidence.cpu()
 
-    def tell(self, client: Observer, threshold: float) -> None:
-        """Let the client count what was said of the pictures that were seen."""
+    def tell(self, client: Observer, threshold: float) -> int:
+        """Let the client count what was said of the pictures that were seen; how many of them are confident."""
         seen = (self._labels >= 0).nonzero().flatten()
         pseudo = PseudoLabels(self._labels[seen], self._confidence[seen])
-        client.observe(pseudo, pseudo.confident(threshold), seen)
+        confident = pseudo.confident(threshold)
+        client.observe(pseudo, confident, seen)
+        return int(confident.sum())

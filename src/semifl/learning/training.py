@@ -49,8 +49,11 @@ class SGD:
 
 @dataclass(frozen=True)
 class Fit:
-    """One piece of training. `seed` is for what the model and the loss draw (dropout, Mixup); `after_step` is called
-    with the network after every step; `width` below 1 trains a sub-network, for models that can be cut."""
+    """One piece of training. `seed` is for what the model and the loss draw (dropout, Mixup).
+
+    `before_step` is called with the network when the gradient is known and clipped, `after_step` when the step is
+    taken; `width` below 1 trains a sub-network, for models that can be cut.
+    """
 
     start: Weights
     batches: Iterable[Any]
@@ -58,6 +61,7 @@ class Fit:
     sgd: SGD
     seed: Seed
     memory: Memory | None = None
+    before_step: Callable[[Network], None] | None = None
     after_step: Callable[[Network], None] | None = None
     width: float = 1.0
 
@@ -92,6 +96,8 @@ def fit(network: Network, job: Fit) -> Fitted:
                 gradient.add_(network.vector.detach() - start, alpha=job.sgd.proximal)
             if job.sgd.clip_norm:
                 torch.nn.utils.clip_grad_norm_([network.vector], job.sgd.clip_norm)
+            if job.before_step:
+                job.before_step(network)
             optimizer.step()
             if job.after_step:
                 job.after_step(network)

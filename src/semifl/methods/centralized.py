@@ -6,6 +6,7 @@ with another objective one of its semi-supervised rows. A round is one epoch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, Self
@@ -40,6 +41,7 @@ class Centralized(Checked):
     nesterov: bool = True  # Nesterov's form of it
     weight_decay: NotNegative = 5e-4  # of all weights, at every step
     clip_norm: NotNegative = 0.0  # largest gradient norm of a step; 0 does not clip
+    annealing: Literal["cosine", "fixmatch"] = "cosine"  # of lr: to nothing, or FixMatch's cos(7π/16 · progress)
     ema: ShareBelowOne = 0.0  # decay of an average over steps, tested instead of the trained model; 0: no average
     strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
 
@@ -77,7 +79,7 @@ class Centralized(Checked):
                 move(average, network.device)
                 network.average_into(average, self.ema)
 
-        sgd = SGD(cosine(self.lr, t.progress), self.momentum, self.nesterov, self.weight_decay, self.clip_norm)
+        sgd = SGD(self.lr_at(t.progress), self.momentum, self.nesterov, self.weight_decay, self.clip_norm)
         seed = server.seed.under("fit")
         fitted = server.fit(
             Fit(state.weights, self.epoch(server), loss, sgd, seed, state.momentum, after_step=after_step)
@@ -86,6 +88,13 @@ class Centralized(Checked):
         move(average, torch.device("cpu"))
         state = State(fitted.weights, fitted.memory, memory, average)
         return RoundResult(state, self.model(state, server))
+
+    def lr_at(self, progress: float) -> float:
+        return (
+            self.lr * math.cos(7 * math.pi / 16 * progress)
+            if self.annealing == "fixmatch"
+            else cosine(self.lr, progress)
+        )
 
     def epoch(self, server: PooledServer) -> Iterator[PairedBatch]:
         """One pass over the unlabeled pictures, or over the labels if the objective looks at nothing else."""

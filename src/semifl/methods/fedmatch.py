@@ -7,8 +7,8 @@ consistency) and trains on labels that it and they agree on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -71,6 +71,7 @@ class FedMatch(SemiSupervised):
     helper_pool: Whole = 20  # latest client models that the server keeps to choose helpers from
     sparsity: NotNegative = 1e-5  # changes of ψ up to this size are not sent
     trained: Literal["all", "convolutions"] = "all"  # the released SemiFL program never trains the rest
+    server_channels: Literal["all", "half"] = "all"  # of each tensor, that labels train; released program: half
 
     def start(self, weights: Weights) -> State:
         σ = scale(weights, 1 / (1 + self.psi_share))
@@ -113,9 +114,9 @@ class FedMatch(SemiSupervised):
             self.weights(state),
             self.server_batches(server, self.server_epochs),
             loss,
-            self.local_sgd(t),
+            replace(self.local_sgd(t), weight_decay=0.0),  # `own_gradient` has it
             server.seed.under("fit"),
-            after_step=self.hold(self.weights(state)),
+            before_step=partial(self.own_gradient, other=state.ψ, half=self.server_channels == "half"),
         )
         return changed(server.fit(job).weights, state.ψ)
 
@@ -159,7 +160,8 @@ class FedMatch(SemiSupervised):
         loss = partial(self.client_loss, σ=σ, helpers=[add(σ, helper) for helper in helpers], beliefs=beliefs)
         batches = self.client_batches(client)
         W = add(σ, ψ)
-        job = Fit(W, batches, loss, self.client_sgd(t), client.seed.under("fit"), after_step=self.hold(W))
+        sgd = replace(self.client_sgd(t), weight_decay=0.0)  # `own_gradient` has it
+        job = Fit(W, batches, loss, sgd, client.seed.under("fit"), before_step=partial(self.own_gradient, other=σ))
         fitted = client.fit(job)
         beliefs.tell(client, self.threshold)
         change = self.thin_out(changed(changed(fitted.weights, σ), ψ))
@@ -205,17 +207,21 @@ class FedMatch(SemiSupervised):
         near = torch.stack([(2 * fixed - W).square().sum() for W, fixed in pairs]).sum()  # σ − ψ = 2σ − W
         return self.l1_weight * sparse + self.l2_weight * near
 
-    def hold(self, start: Weights) -> Callable[[Network], None] | None:
-        """What puts untrained tensors back after each step."""
-        if self.trained == "all":
-            return None
-        held = {name: tensor for name, tensor in start.items() if tensor.dim() != 4}
+    def own_gradient(self, network: Network, other: Weights, half: bool = False) -> None:
+        """From the gradient of W to that of one part: its own weight decay, and nothing of what it must not move.
 
-        def put_back(network: Network) -> None:
-            for name, tensor in held.items():
-                network.trained()[name].copy_(tensor)
-
-        return put_back
+        As in the released SemiFL program, half of the channels lose their gradient but not their decay.
+        """
+        with torch.no_grad():
+            for name, W in network.module.named_parameters():
+                if W.grad is None or name not in other:
+                    continue
+                if half:
+                    W.grad[len(W) // 2 :] = 0
+                if self.weight_decay:
+                    W.grad.add_(W - other[name].to(W.device), alpha=self.weight_decay)
+                if self.trained == "convolutions" and W.dim() != 4:
+                    W.grad.zero_()
 
     def thin_out(self, change: Weights) -> Weights:
         return {name: tensor.where(tensor.abs() > self.sparsity, 0.0) for name, tensor in change.items()}

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from semifl.data.augment import mix
 from semifl.data.epochs import UnlabeledBatch
-from semifl.federation.world import Client, Federation, Round, RoundResult, Server, Update
+from semifl.federation.world import Client, Cohort, Federation, Round, RoundResult, Server, Update
 from semifl.learning.aggregation import with_server
 from semifl.learning.network import Network
-from semifl.learning.targets import Beliefs, pseudo_labels
-from semifl.learning.weights import Snapshot
+from semifl.learning.targets import Beliefs
+from semifl.learning.weights import Snapshot, Weights
+from semifl.methods._consistency import said_of, sure_loss, sure_places
 from semifl.methods.semifl_released import SemiFLReleased, State
 
 
@@ -47,10 +48,14 @@ class SemiFLAblated(SemiFLReleased):
         model = Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
         fitted = self.server_fit(t, state.weights, server, state.server_memory)
         W_s = fitted.weights
-        mean = with_server(W_s, self.aggregate(clients.each(S_t, model, t), model.weights))
+        mean = self.joined(W_s, self.aggregate(clients.each(S_t, model, t), model.weights), S_t)
         start = W_s if self.step_from == "server" else state.weights
         W, past = self.server_optimizer.step(start, mean, state.past)
         return RoundResult(State(W, past, self.server_kept(fitted), {}), model)
+
+    def joined(self, W_s: Weights, W_u: Weights | None, S_t: Cohort) -> Weights:
+        """The server's model and the clients' mean as one: half each."""
+        return with_server(W_s, W_u)
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update | None:
         """Without labels from the global model there is nothing to abstain for."""
@@ -63,20 +68,22 @@ class SemiFLAblated(SemiFLReleased):
         return self.update(model, fitted, len(client.images))
 
     def batch_loss(self, network: Network, batch: UnlabeledBatch, beliefs: Beliefs) -> dict[str, Tensor]:
-        """SemiFL's two terms with labels from the network as it is at this step, by the batch's own statistics."""
+        """SemiFL's two terms with labels from the network as it is at this step.
+
+        Only confident pictures go through the network again, so the statistics of BatchNorm are theirs alone.
+        """
         weak_view, strong_view = batch.views
-        with torch.no_grad():
-            pseudo = pseudo_labels(network(weak_view))
+        pseudo = said_of(network, weak_view)
         beliefs.note(batch.positions, pseudo)
-        y, confident = pseudo.labels, pseudo.confident(self.threshold)
-        if not bool(confident.any()):
+        y, sure = pseudo.labels, sure_places(pseudo, self.threshold)
+        if len(sure) == 0:
             return {}
-        L_fix = F.cross_entropy(network(strong_view)[confident], y[confident])
+        L_fix = sure_loss(network, strong_view, pseudo, sure)
         if not self.mix_weight:
             return {"loss": L_fix}
         partner = torch.randperm(len(y), device=y.device)
         λ = torch.distributions.Beta(self.mix_beta, self.mix_beta).sample().to(y.device)
-        output = network(mix(weak_view, weak_view[partner], λ))[confident]
-        to_fix, to_partner = F.cross_entropy(output, y[confident]), F.cross_entropy(output, y[partner][confident])
+        output = network(mix(weak_view, weak_view[partner], λ)[sure])
+        to_fix, to_partner = F.cross_entropy(output, y[sure]), F.cross_entropy(output, y[partner][sure])
         L_mix = λ * to_fix + (1 - λ) * to_partner
         return {"loss": L_fix + self.mix_weight * L_mix, "fix": L_fix, "mix": L_mix}

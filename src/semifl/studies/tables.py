@@ -27,9 +27,10 @@ TITLES = {
     "ablation": "Local epochs, global momentum and Mixup, CIFAR-10 with 4000 labels",
     "sbn": "Whose pictures the static BatchNorm statistics come from, CIFAR-10",
     "figure": "FedAvg and FedSGD with FixMatch, CIFAR-10 with 4000 labels (the paper's second figure)",
+    "authors": "FedMatch and FedRGD as their own authors ran them; the values are theirs",
 }
 # The part of the paper's tables that the smaller scales run: one data set, the two partitions that differ most.
-REDUCED = {"results": 250, "component": 4000, "ablation": 4000, "sbn": 250, "figure": 4000}
+REDUCED = {"results": 250, "component": 4000, "ablation": 4000, "sbn": 250, "figure": 4000, "authors": 1000}
 
 
 class Cell(NamedTuple):
@@ -57,16 +58,30 @@ class ResultTable:
         return next((cell for cell in self.cells if (cell.row, cell.column) == (row, column)), None)
 
 
+class Placed(NamedTuple):
+    """A cell as the paper has it, and the runs that fill it at some scale."""
+
+    printed: paper.PaperCell
+    run: Cell
+
+
+def placed_cells(scale: str) -> list[Placed]:
+    """Every cell of the paper's tables; cells that are the same at this scale have the same runs."""
+    found, names = [], dict[str, str]()
+    for cell in paper.cells():
+        if cell.table:
+            config = SCALES[scale](cell.config)
+            name = names.setdefault(toml.dumps(config), cell.name)
+            found.append(Placed(cell, Cell(name, cell.row, cell.column, config, cell.value)))
+    return found
+
+
 def paper_tables(scale: str) -> list[ResultTable]:
     """The paper's tables; the smaller scales reduce them to one data set, every row IID and with K = 2."""
     found: dict[str, list[Cell]] = {name: [] for name in TITLES}
-    names: dict[str, str] = {}  # cells that are the same at this scale are run once
-    for cell in paper.cells():
-        if cell.table and (scale == "paper" or _is_reduced(cell)):
-            config = SCALES[scale](cell.config)
-            name = names.setdefault(toml.dumps(config), cell.name)
-            for column in _columns(cell, scale):
-                found[cell.table].append(Cell(name, cell.row, column, config, cell.value))
+    for printed, run in placed_cells(scale):
+        if scale == "paper" or is_reduced(printed):
+            found[printed.table] += [run._replace(column=column) for column in _columns(printed, scale)]
     note = "" if scale == "paper" else f" – here at scale {scale}, the paper's values being those of its own data"
     return [ResultTable(TITLES[name] + note, _without_repeats(cells)) for name, cells in found.items()]
 
@@ -147,9 +162,10 @@ def _columns(cell: paper.PaperCell, scale: str) -> list[str]:
     return [name for data, labeled in paper.COLUMNS if cell.column in (data, name := f"{data}-{labeled}")]
 
 
-def _is_reduced(cell: paper.PaperCell) -> bool:
-    data = cell.config["data"]
-    wanted = data["name"] == "cifar10" and data["labeled"] == REDUCED[cell.table]
+def is_reduced(cell: paper.PaperCell) -> bool:
+    """Whether the smaller scales run it."""
+    data, all_labels = cell.config["data"], cell.config["method"].get("labels") == "all"
+    wanted = data["name"] == "cifar10" and (all_labels or data["labeled"] == REDUCED[cell.table])
     return wanted and data["partition"]["name"] in ("iid", "classes")
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from semifl import toml
+from semifl.configuration.build import build_world
 from semifl.configuration.config import decode, override, read
 from semifl.errors import UserError
 from semifl.learning.aggregation import Aggregation, Mean, Trimmed
 from semifl.learning.server_optimizer import Adam, Momentum, ServerOptimizer, Yogi
 from semifl.methods.semifl import SemiFL
 from semifl.studies.presets import find, presets
+from toys import toy_table
 
 
 def test_an_empty_file_is_the_default_experiment() -> None:
@@ -48,10 +50,10 @@ def test_presets_state_the_papers_values() -> None:
     [
         ("cifar10-250-iid", 10, 2),
         ("cifar10-4000-k2", 250, 2),
-        ("svhn-1000-iid", 10, 2),
-        ("svhn-1000-iid-table", 250, 2),
-        ("cifar100-2500-dir0.1", 250, 8),
-        ("cifar100-2500-dir0.1-table", 10, 8),
+        ("svhn-1000-iid", 250, 2),
+        ("svhn-1000-iid-released", 10, 2),
+        ("cifar100-2500-dir0.1", 10, 8),
+        ("cifar100-2500-dir0.1-released", 250, 8),
         ("cifar100-10000-dir0.3", 250, 8),
     ],
 )
@@ -230,3 +232,14 @@ def test_the_keys_of_a_choice_go_with_its_name() -> None:
 def test_a_mistyped_name_of_a_choice_without_keys_is_told() -> None:
     with pytest.raises(UserError, match=r"unknown key method\.aggregation\.nme; did you mean 'name'\?"):
         decode({"method": {"aggregation": {"nme": "median"}}})
+
+
+@pytest.mark.parametrize(("held", "divided"), [("unlabeled", 48 - 12), ("everything", 48)])
+def test_clients_hold_the_rest_or_everything_but_never_what_is_held_out(held: str, divided: int) -> None:
+    table = toy_table()
+    table["data"] = {**table["data"], "labeled": 12, "clients": 3, "clients_hold": held}
+    assert len(build_world(decode(table)).division.clients.order) == divided
+    table["data"]["validation"] = 0.25
+    division = build_world(decode(table)).division
+    assert not set(division.validation.tolist()) & set(division.clients.order.tolist())
+    assert (len(set(division.server.tolist()) & set(division.clients.order.tolist())) > 0) == (held == "everything")

@@ -106,7 +106,7 @@ def test_without_noise_an_update_is_clipped_to_its_length(pictures, tmp_path, na
 def test_no_setting_of_any_method_asks_for_more_than_the_policy_allows(name):
     """Every whole number among a method's settings is raised; the policy notices, or it asks for no more work."""
     cls, policy = METHODS[name], Policy(limits=Limits(most_epochs=1, most_steps=50))
-    least = {key: 1 for key in ("client_epochs", "iterations", "local_steps") if key in _whole_numbers(cls)}
+    least = {key: 1 for key in ("client_epochs", "iterations", "laps") if key in _whole_numbers(cls)}
     refuse_work(cls(**least, client_batch=10), 100, policy)  # one epoch of 10 steps, or one step
     for key in _whole_numbers(cls) - {"client_batch", "server_batch"}:
         try:
@@ -131,7 +131,7 @@ def test_the_settings_that_are_work_are_known_to_be():
         ("semifl", "client_epochs"): 3000,
         ("fedmatch", "client_epochs"): 3000,
         ("fedrgd", "iterations"): 300,  # 3,000 steps of 10 pictures, of 100
-        ("fedavg_fixmatch", "local_steps"): 300,
+        ("fedsgd_fixmatch", "laps"): 300,
     }
     for (name, key), expected in passes.items():
         assert METHODS[name](**{key: 3000, "client_batch": 10}).client_work(100).passes == expected

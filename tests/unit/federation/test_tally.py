@@ -87,3 +87,20 @@ def test_reset_forgets_everything() -> None:
 
     assert vars(tally) == vars(fresh)
     assert (tally.bytes_up, tally.bytes_down, tally.replies, tally.seconds) == (0, 0, [], {})
+
+
+def test_a_client_that_is_asked_twice_stands_once_with_its_counts_added_up() -> None:
+    tally = Tally()
+    facts = {"lr": 0.1, "images": 10, "confident": 4, "confidence": 7.5, "classes": [1, 3]}
+    more = {"lr": 0.1, "images": 6, "confident": 0, "confidence": 2.0, "classes": [0, 0]}
+    for loss, examples in ((1.0, 4), (4.0, 2)):
+        update = Update({"w": torch.zeros(10)}, examples, {"loss": loss}, {})
+        tally.received(Reply(3, update, "trained", "", facts))
+    tally.received(Reply(5, None, "abstained", "", more))
+    tally.received(Reply(3, None, "abstained", "", more))
+    first, second = tally.replies
+    assert (first.client, first.outcome, second.client, second.outcome) == (3, "trained", 5, "abstained")
+    assert first.facts == {"lr": 0.1, "images": 26, "confident": 8, "confidence": 17.0, "classes": [2, 6]}
+    assert first.update is not None
+    assert (first.update.examples, first.update.terms) == (6, {"loss": pytest.approx((4 * 1.0 + 2 * 4.0) / 6)})
+    assert tally.bytes_up == 2 * 40

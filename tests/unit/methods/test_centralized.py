@@ -224,6 +224,13 @@ def test_a_wrong_field_is_one_sentence(key: str, value: object, message: str) ->
     assert str(error.value) == message
 
 
+def test_the_learning_rate_falls_to_nothing_or_as_fixmatchs_to_a_fifth() -> None:
+    assert [Centralized(lr=2.0).lr_at(share) for share in (0, 0.5, 1)] == pytest.approx([2, 1, 0])
+    fixmatch = Centralized(lr=2.0, annealing="fixmatch")
+    # cos(7π/32) = 0.7730 and cos(7π/16) = 0.1951
+    assert [fixmatch.lr_at(share) for share in (0, 0.5, 1)] == pytest.approx([2, 2 * 0.77301, 2 * 0.19509], rel=1e-4)
+
+
 def test_its_page_explains_every_field_with_its_default() -> None:
     page = (Path(__file__).parents[3] / "docs/methods/centralized.md").read_text(encoding="utf-8")
     found = {field: default.strip("`") for field, default in re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.M)}

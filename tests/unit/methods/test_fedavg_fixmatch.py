@@ -1,4 +1,4 @@
-"""FedAvg + FixMatch: parallel training, half of the model the server's, one batch for FedSGD."""
+"""FedAvg + FixMatch: parallel training, half of the model the server's."""
 
 import numpy as np
 import pytest
@@ -45,18 +45,6 @@ def test_the_global_step_starts_from_the_model_that_was_sent_or_from_the_servers
             np.testing.assert_allclose(tensor.numpy(), base - velocity[name], atol=1e-5)
 
 
-def test_fedsgd_takes_one_step_everywhere() -> None:
-    testbed = Testbed(name="fedavg_fixmatch", threshold=0.0, local_steps=1, client_batch=4, lr=0.1, weight_decay=0.0)
-    steps = []
-    fit = testbed.server.fit
-    testbed.server.fit = lambda job: fit(job.__class__(**{**vars(job), "after_step": lambda network: steps.append(1)}))
-    testbed.round(1, testbed.method.start(testbed.first))
-    assert steps == [1]
-    # A client's terms are means over its steps; one Nesterov step from rest moves by lr · 1.9 · gradient at most.
-    losses = [reply.update.terms["loss"] for reply in testbed.clients.replies]
-    assert all(np.isfinite(losses))
-
-
 def test_clients_that_are_sure_of_nothing_still_answer_unchanged_but_for_weight_decay() -> None:
     testbed = Testbed(name="fedavg_fixmatch", threshold=1.0, weight_decay=0.0)
     testbed.round(1, testbed.method.start(testbed.first))
@@ -73,7 +61,7 @@ def test_without_clients_the_model_is_the_servers() -> None:
     assert all(torch.equal(after.weights[name], tensor) for name, tensor in server.weights.items())
 
 
-@pytest.mark.parametrize("bad", [{"server_share": 1.5}, {"local_steps": -1}, {"threshold": 2.0}])
+@pytest.mark.parametrize("bad", [{"server_share": 1.5}, {"threshold": 2.0}])
 def test_bad_values_are_named(bad: dict) -> None:
     with pytest.raises(Exception, match=next(iter(bad))):
         Testbed(name="fedavg_fixmatch", **bad)

@@ -9,7 +9,9 @@ from semifl.data.epochs import UnlabeledBatch
 from semifl.federation.memory import ClientMemory
 from semifl.learning.network import Network
 from semifl.learning.targets import Beliefs
+from semifl.learning.training import SGD, Fit, fit
 from semifl.methods.fedmatch import FedMatch, agreement, nearest, remembered, sparse_bytes, to_remember
+from semifl.randomness import Seed
 from testbed import Testbed
 
 
@@ -162,3 +164,36 @@ def test_the_released_variant_never_trains_what_is_not_a_convolution() -> None:
     for name, tensor in testbed.method.weights(state).items():
         moved = float((tensor - testbed.first[name]).abs().max())
         assert (moved > 1e-4) == (tensor.dim() == 4), name
+
+
+@pytest.mark.parametrize("trained", ["all", "convolutions"])
+def test_two_steps_of_the_server_with_decay_of_its_own_part_on_half_of_the_channels_by_hand(trained: str) -> None:
+    """σ alone decays; the second half of every tensor has no gradient, but it has decay and momentum."""
+    torch.manual_seed(0)
+    network = Network(nn.Sequential(nn.Conv2d(1, 4, 2), nn.Flatten(), nn.Linear(4, 3)))
+    W = {name: tensor.double().numpy() for name, tensor in network.weights().items()}
+    rng = np.random.default_rng(0)
+    ψ = {name: torch.tensor(rng.normal(size=array.shape), dtype=torch.float32) for name, array in W.items()}
+    gradients = [{name: rng.normal(size=array.shape) for name, array in W.items()} for _ in range(2)]
+    method = FedMatch(weight_decay=0.1, trained=trained, server_channels="half")
+
+    def loss(network: Network, step: int) -> dict:
+        parts = [(gradients[step][name], W) for name, W in network.module.named_parameters()]
+        return {"loss": torch.stack([(torch.tensor(g, dtype=torch.float32) * W).sum() for g, W in parts]).sum()}
+
+    def before_step(network: Network) -> None:
+        method.own_gradient(network, other=ψ, half=True)
+
+    sgd = SGD(lr=0.2, momentum=0.5, nesterov=False, weight_decay=0.0)
+    fitted = fit(network, Fit(network.weights(), [0, 1], loss, sgd, Seed(0), before_step=before_step))
+    for name, start in W.items():
+        w, v = start.copy(), np.zeros_like(start)
+        for g in gradients:
+            own = g[name].copy()
+            own[len(own) // 2 :] = 0
+            own += 0.1 * (w - ψ[name].double().numpy())  # σ = W − ψ
+            if trained == "convolutions" and start.ndim != 4:
+                own[:] = 0
+            v = 0.5 * v + own
+            w -= 0.2 * v
+        np.testing.assert_allclose(fitted.weights[name].numpy(), w, atol=1e-5)

@@ -82,6 +82,30 @@ def test_the_loss_with_labels_of_the_batch_by_hand() -> None:
     assert beliefs._labels.tolist() == y.tolist()
 
 
+def test_only_confident_pictures_go_through_batchnorm() -> None:
+    """With BatchNorm it matters who is in the batch: by hand, the statistics are those of the confident ones."""
+    torch.manual_seed(0)
+    network = Network(nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4, affine=False), nn.Linear(4, 3)))
+    network.module.train()
+    A, b = (each.detach().double().numpy() for each in network.module[2].parameters())
+    rng = np.random.default_rng(3)
+    weak, strong = (2 * rng.normal(size=(8, 4)) + 1 for _ in range(2))
+
+    def said(x: np.ndarray) -> np.ndarray:
+        return softmax((x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + 1e-5) @ A.T + b)
+
+    p = said(weak)
+    y, sure = p.argmax(axis=1), p.max(axis=1) >= 0.5
+    assert 1 < sure.sum() < 8
+    expected = -np.mean(np.log(said(strong[sure])[range(sure.sum()), y[sure]]))
+    masked_afterwards = -np.mean(np.log(said(strong)[sure, y[sure]]))
+    assert abs(expected - masked_afterwards) > 0.01
+    views = tuple(torch.tensor(view, dtype=torch.float32).view(8, 1, 2, 2) for view in (weak, strong))
+    method = SemiFLAblated(threshold=0.5, mix_weight=0.0)
+    terms = method.batch_loss(network, UnlabeledBatch(views, torch.arange(8)), Beliefs(8))
+    np.testing.assert_allclose(terms["loss"].item(), expected, rtol=1e-4)
+
+
 def test_such_clients_never_abstain_and_unchanged_weights_are_averaged_in() -> None:
     testbed = Testbed(name="semifl_ablated", threshold=1.0, training="alternate", server_optimizer={"momentum": 0.0})
     testbed.round(1, testbed.method.start(testbed.first))

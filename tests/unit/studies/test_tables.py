@@ -25,16 +25,29 @@ from toys import toy_table
 
 
 def test_the_paper_has_all_its_cells() -> None:
-    results, component, ablation, sbn, figure = paper_tables("paper")
-    # 2 baselines, 7 SSL rows, 4 partitions × (HeteroFL, HeteroFL itself, FedMatch, FedRGD, SemiFL); 6 columns
-    assert (len(results.rows), len(results.columns)) == (2 + 7 + 4 * 5, 6)
+    results, component, ablation, sbn, figure, authors = paper_tables("paper")
+    # 2 baselines, 7 SSL rows, 4 partitions × (SemiFL, and HeteroFL, FedMatch, FedRGD as run and themselves); 6 columns
+    assert (len(results.rows), len(results.columns)) == (2 + 7 + 4 * 7, 6)
     assert all(results.at(row, column) for row in results.rows for column in results.columns)
-    printed = [cell.value for cell in results.cells if not cell.row.startswith("HeteroFL itself")]
-    assert all(printed)
-    assert (len(component.rows), len(component.columns)) == (3 * 2 + 1, 2)
+    assert all(bool(cell.value) == ("itself" not in cell.row) for cell in results.cells)
+    assert (len(component.rows), len(component.columns)) == (2 + 3 * 2 + 1, 2)
     assert (len(ablation.rows), len(ablation.columns)) == (4, 2)
     assert (len(sbn.rows), len(sbn.columns)) == (2, 4)
-    assert (len(figure.rows), len(figure.columns)) == (2, 2)
+    assert (len(figure.rows), len(figure.columns)) == (2 + 3, 2)
+    assert [cell.value for cell in authors.cells] == ["44.95 (0.49)", "93.5"]
+
+
+def test_a_printed_value_stands_beside_what_made_it() -> None:
+    results, component, _, _, figure, _ = paper_tables("paper")
+    made = {"FedMatch": "fedmatch", "FedRGD": "fedrgd_released", "HeteroFL": "fedavg", "SemiFL": "semifl_released"}
+    for cell in results.cells:
+        label, _, where = cell.row.partition(", ")
+        if where and cell.value:
+            assert cell.config["method"]["name"] == made[label], cell.row
+    assert all(not cell.value for cell in component.cells if cell.row.endswith("with Mixup"))
+    row = figure.at("FedAvg + FixMatch", "IID")
+    assert row is not None
+    assert (row.value, row.config["method"]["name"]) == ("40.26", "semifl_ablated")
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -49,9 +62,10 @@ def test_tiny_has_every_row_iid_and_with_two_classes() -> None:
     tiny, whole = paper_tables("tiny"), paper_tables("paper")
     for small, large in zip(tiny, whole, strict=True):
         assert {row for row in large.rows if "Dir" not in row} == set(small.rows)
-    assert sum(len(table.cells) for table in tiny) == 19 + 14 + 8 + 4 + 4
-    # SemiFL itself stands in four tables and is run once for each partition.
-    assert len(missing(tiny, Path("nowhere"), [0])) == 43
+    # Results: 9 rows of one place, 7 for each partition; then 9, 4, 2 and 5 rows at both; then the authors' two.
+    assert sum(len(table.cells) for table in tiny) == (9 + 2 * 7) + 2 * (9 + 4 + 2 + 5) + 2
+    # SemiFL itself stands in four tables, FedAvg + FixMatch in two, the supervised rows in three and there twice.
+    assert len(missing(tiny, Path("nowhere"), [0])) == 65 - 2 * 3 - 2 - 2 * 4
 
 
 def test_scaling_keeps_what_a_row_is_about() -> None:

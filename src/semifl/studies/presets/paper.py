@@ -1,8 +1,9 @@
-"""Every cell of the paper's four result tables as a configuration, with the value that the paper prints.
+"""Every cell of the paper's result tables and figures as a configuration, with the value that the paper prints.
 
-Values are the paper's: mean over four seeds of the best test round, and the standard deviation, in percent. Settings
-are the released program's; where it ran a weakened baseline, the cell runs what the baseline's own authors describe
-and the weakened one is there too, under a name that ends in `-released`.
+Values are the paper's: mean over four seeds of the best test round, and the standard deviation, in percent. A cell
+with a value runs what made it: the released program's settings, in the version that the paper's own numbers match.
+Where the program's last version differs, the cell is there too, under a name that ends in `-released`; where it ran a
+weakened baseline, the value stands beside the weakened one, and what the baseline's authors describe has its own row.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from semifl.studies.presets.values import ABLATION, COMPONENT, FL, FULLY, PARTIALLY, SBN_SERVER, SSFL, SSL
+from semifl.studies.presets import ssl_rows
+from semifl.studies.presets.values import ABLATION, AUTHORS, COMPONENT, FL, FULLY, PARTIALLY, SBN_SERVER, SSFL, SSL
 from semifl.toml import Table
 
 COLUMNS = (("cifar10", 250), ("cifar10", 4000), ("svhn", 250), ("svhn", 1000), ("cifar100", 2500), ("cifar100", 10000))
 DATA = ("cifar10", "svhn", "cifar100")
 PICTURES = {"cifar10": 50_000, "svhn": 73_257, "cifar100": 50_000}  # for training
-SSL_STEPS = 2**20  # of the semi-supervised literature
+CLIENTS = 100
 
 PARTITIONS: dict[str, Table] = {
     "k2": {"name": "classes", "per_client": 2},
@@ -27,6 +29,9 @@ PARTITIONS: dict[str, Table] = {
 }
 PARTITION_NAMES = {"k2": "non-IID, K = 2", "dir0.1": "non-IID, Dir(0.1)", "dir0.3": "non-IID, Dir(0.3)", "iid": "IID"}
 
+# The paper's table of hyper-parameters; the program's last version took 10 up to 1,000 labels.
+SERVER_BATCH = dict(zip(COLUMNS, (10, 250, 10, 250, 10, 250), strict=True))
+
 # What the released program does where the paper's text is silent or differs, in all its federated methods; SemiFL's
 # own are defaults of `semifl_released`.
 EVERYONE: Table = {
@@ -35,7 +40,9 @@ EVERYONE: Table = {
     "clip_norm": 1.0,
     "statistics": "all",
 }
-SEMIFL: Table = {"name": "semifl_released", "activity_rate": 0.1}
+# The version that printed the K = 2 ablations began every round with a fresh server buffer; the last one keeps it.
+SEMIFL: Table = {"name": "semifl_released", "activity_rate": 0.1, "server_buffers": "fresh"}
+SEMIFL_LAST: Table = {**SEMIFL, "server_buffers": "kept"}
 FEDMATCH: Table = {
     "name": "fedmatch",
     **EVERYONE,
@@ -50,34 +57,38 @@ FEDMATCH: Table = {
     # and 250 steps it would make ψ a copy of σ at once, and the clients could teach nothing.
     "l2_weight": 1e-3,
 }
-FEDRGD: Table = {"name": "fedrgd", **EVERYONE, "strong_view": "reference"}
-PARALLEL: Table = {"name": "fedavg_fixmatch", **EVERYONE, "strong_view": "reference"}
+PARALLEL: Table = {**EVERYONE, "strong_view": "reference"}
 METHODS: dict[str, Table] = {
     "semifl": SEMIFL,
     "fedmatch": FEDMATCH,
     # Five epochs of 500 pictures in batches of ten, as everybody else here; its authors average after 16 steps.
-    "fedrgd": {**FEDRGD, "iterations": 250},
+    "fedrgd": {"name": "fedrgd", **PARALLEL, "iterations": 250},
     "fedavg": {"name": "fedavg", **EVERYONE, "weighting": "uniform", "client_buffers": "kept"},
     "heterofl": {"name": "heterofl", **EVERYONE},
 }
-RELEASED = {
+RELEASED: dict[str, Table] = {
     "fedmatch": {
         **FEDMATCH,
+        "weight_decay": 5e-4,
+        "threshold": 0.95,
+        "supervised_weight": 1.0,
+        "agreement_weight": 1.0,
         "consistency_weight": 0.0,
         "l1_weight": 0.0,
         "l2_weight": 0.0,
+        "psi_share": 1.0,
         "helpers": 0,
+        "helper_pool": 0,
+        "sparsity": 0.0,
         "trained": "convolutions",
+        "server_channels": "half",
+        "server_optimizer": {"momentum": 0.5},
     },
-    "fedrgd": {**FEDRGD, "iterations": 0, "server_optimizer": {"momentum": 0.5}, "step_from": "server"},
+    "fedrgd": {"name": "fedrgd_released", "activity_rate": 0.1},
 }
-
-# The paper's table of hyper-parameters gives another server batch than the released program in these columns.
-TABLE_BATCH = {("svhn", 1000): 250, ("cifar100", 2500): 10}
 
 # The released program starts the global step of parallel training from the server's model, and its momentum then undoes
 # what the server has learned. The values of the component table were made that way, so its rows do it too.
-# The component table: what a row changes, and the two readings of its ablated rows.
 COMPONENTS: dict[str, Table] = {
     "parallel-batch": {"training": "parallel", "step_from": "server", "labeling": "batch"},
     "parallel-global": {"training": "parallel", "step_from": "server", "labeling": "global"},
@@ -88,6 +99,8 @@ ABLATIONS: dict[str, Table] = {
     "nomix": {"mix_weight": 0.0},
     "nomomentum": {"server_optimizer": {"momentum": 0.0}},
 }
+# FedRGD's authors: 300 epochs of 65,536 pictures in batches of 64, an average after every 16 steps.
+FEDRGD_EPOCH = 65_536 // 64 // 16
 
 
 class PaperCell(NamedTuple):
@@ -107,20 +120,18 @@ def cells() -> Iterator[PaperCell]:
     yield from _other_federated_cells()
     yield from _centralized_cells()
     yield from _ablation_cells()
-    yield from _extra_cells()
+    yield from _figure_cells()
+    yield from _author_cells()
 
 
 def _semifl_cells() -> Iterator[PaperCell]:
     for partition, values in SSFL["semifl"][1].items():
         for (data, labeled), value in zip(COLUMNS, values, strict=True):
             name = f"{data}-{labeled}-{partition}"
-            yield _result(name, "SemiFL", data, labeled, partition, METHODS["semifl"], value)
-            if (data, labeled) in TABLE_BATCH:
-                batch = TABLE_BATCH[data, labeled]
-                cell = _result(f"{name}-table", "SemiFL", data, labeled, partition, METHODS["semifl"], value)
-                cell.config["method"]["server_batch"] = batch
-                about = f"{cell.about}; server batch {batch} as in the paper's table of hyper-parameters"
-                yield cell._replace(about=about, table="", row="", column="")
+            yield _result(name, "SemiFL", data, labeled, partition, SEMIFL, value)
+            last = _result(f"{name}-released", "SemiFL", data, labeled, partition, SEMIFL_LAST, value)
+            last.config["method"]["server_batch"] = 250 if labeled > 1000 else 10
+            yield last._replace(about=f"{last.about}; as the program's last version", table="", row="", column="")
 
 
 def _other_federated_cells() -> Iterator[PaperCell]:
@@ -129,84 +140,116 @@ def _other_federated_cells() -> Iterator[PaperCell]:
         for partition, values in by_partition.items():
             for (data, labeled), value in zip(COLUMNS, values, strict=True):
                 name = f"{data}-{labeled}-{partition}-{key}"
-                cell = _result(name, label, data, labeled, partition, METHODS[key], value)
+                run = _result(f"{name}-released", label, data, labeled, partition, RELEASED[key], value)
+                yield run._replace(about=f"{run.about}; as the released program ran it")
+                itself = _result(name, f"{label} itself", data, labeled, partition, METHODS[key], "")
                 if key == "fedrgd":
-                    cell.config["model"]["norm"] = "group"
-                yield cell
-                weak = _result(f"{name}-released", label, data, labeled, partition, RELEASED[key], value)
-                yield weak._replace(about=f"{weak.about}; as the released program ran it", table="", row="", column="")
+                    itself.config["model"]["norm"] = "group"
+                yield itself
     for partition, printed_values in FL["fedavg"][1].items():
         for data, value in zip(DATA, printed_values, strict=True):
-            labeled = min(labeled for name, labeled in COLUMNS if name == data)
+            labeled = _fewest(data)
             for key, label, printed in (("fedavg", "HeteroFL", value), ("heterofl", "HeteroFL itself", "")):
                 cell = _result(f"{data}-{partition}-{key}", label, data, labeled, partition, METHODS[key], printed)
+                cell.config["data"]["clients_hold"] = "everything"
                 yield cell._replace(column=data)
 
 
 def _centralized_cells() -> Iterator[PaperCell]:
+    supervised: Table = {"name": "centralized", "clip_norm": 1.0, "objective": {"name": "supervised"}}
     for data, value in zip(DATA, FULLY, strict=True):
-        labeled = min(labeled for name, labeled in COLUMNS if name == data)
-        method: Table = {"name": "centralized", "labels": "all", "batch": 250, "objective": {"name": "supervised"}}
-        cell = _central(f"{data}-fully-supervised", "Fully Supervised", data, labeled, method, 400, value)
+        method = {**supervised, "labels": "all", "batch": 250}
+        cell = _central(f"{data}-fully-supervised", "Fully Supervised", data, _fewest(data), method, 400, value)
         yield cell._replace(column=data)
     for (data, labeled), value in zip(COLUMNS, PARTIALLY, strict=True):
-        batch = 250 if labeled > 1000 else 10
-        method = {"name": "centralized", "batch": batch, "objective": {"name": "supervised"}}
+        method = {**supervised, "batch": 250 if labeled > 1000 else 10}
         name = f"{data}-{labeled}-partially-supervised"
         yield _central(name, "Partially Supervised", data, labeled, method, 400, value)
     for objective, (label, values) in SSL.items():
         for (data, labeled), value in zip(COLUMNS, values, strict=True):
-            ratio = 7 if objective in ("fixmatch", "uda") else 1
-            method = {"name": "centralized", "batch": 64, "lr": 0.03, "ema": 0.999, "objective": {"name": objective}}
-            epochs = math.ceil(SSL_STEPS / math.ceil((PICTURES[data] - labeled) / (64 * ratio)))
+            method = ssl_rows.method(objective, data)
+            epochs = ssl_rows.epochs(method, PICTURES[data] - labeled)
             yield _central(f"{data}-{labeled}-{objective}", label, data, labeled, method, epochs, value)
 
 
 def _ablation_cells() -> Iterator[PaperCell]:
     for partition in ("k2", "iid"):
         column = PARTITION_NAMES[partition]
+        for name in ("cifar10-fully-supervised", "cifar10-4000-partially-supervised"):
+            row = COMPONENT[name]["row"]
+            yield _same(_centralized_cells(), name, row, "component", column, COMPONENT[name][partition])
         for key, changes in COMPONENTS.items():
             value, label = COMPONENT[key][partition], COMPONENT[key]["row"]
-            for suffix, mixup in (("", 0.0), ("-mixup", 1.0)):
+            # The ablated rows were run without Mixup and the full one with it, so the other reading has no value.
+            for suffix, mixup, printed in (("", 0.0, value), ("-mixup", 1.0, "")):
                 method = {**SEMIFL, "name": "semifl_ablated", **changes, "mix_weight": mixup}
-                reading = "with Mixup" if mixup else "without Mixup, as the table was run"
-                row = f"{label}, {reading.partition(',')[0]}"
-                yield _ablation(f"{partition}-{key}{suffix}", row, 4000, partition, method, "component", column, value)
-        yield _same(f"cifar10-4000-{partition}", COMPONENT["alternate-global"]["row"], "component", column)
+                row = f"{label}, {'with' if mixup else 'without'} Mixup"
+                name = f"{partition}-{key}{suffix}"
+                yield _ablation(name, row, 4000, partition, method, "component", column, printed)
+        full = COMPONENT["alternate-global"]
+        name = f"cifar10-4000-{partition}"
+        yield _same(_semifl_cells(), name, full["row"], "component", column, full[partition])
         for key, changes in ABLATIONS.items():
             value, row = ABLATION[key][partition], ABLATION[key]["row"]
             method = {**SEMIFL, **changes}
             yield _ablation(f"{partition}-{key}", row, 4000, partition, method, "ablation", column, value)
-        yield _same(f"cifar10-4000-{partition}", ABLATION["full"]["row"], "ablation", column)
+        yield _same(_semifl_cells(), name, ABLATION["full"]["row"], "ablation", column)
         for labeled in (250, 4000):
             method = {**SEMIFL, "statistics": "server"}
             value, place = SBN_SERVER[partition][labeled], f"{labeled}, {column}"
             yield _ablation(f"{partition}-sbn-server", "server only", labeled, partition, method, "sbn", place, value)
-            yield _same(f"cifar10-{labeled}-{partition}", "server and clients", "sbn", place)
+            yield _same(_semifl_cells(), f"cifar10-{labeled}-{partition}", "server and clients", "sbn", place)
 
 
-def _extra_cells() -> Iterator[PaperCell]:
-    """The paper's second figure, and two baselines as their own authors ran them."""
+def _figure_cells() -> Iterator[PaperCell]:
+    """The paper's second figure, which prints no numbers of its own; FedAvg's are those of the component table."""
     for partition in ("k2", "iid"):
-        for suffix, steps in (("fedavg-fixmatch", 0), ("fedsgd-fixmatch", 1)):
-            method = {**PARALLEL, "local_steps": steps}
-            row = "FedAvg + FixMatch" if steps == 0 else "FedSGD + FixMatch"
-            column = PARTITION_NAMES[partition]
-            yield _ablation(f"{partition}-{suffix}", row, 4000, partition, method, "figure", column, "")
-            weak = {**method, "step_from": "server"}
-            cell = _ablation(f"{partition}-{suffix}-released", row, 4000, partition, weak, "", column, "")
-            yield cell._replace(about=f"{row}, as the released program ran it; figure 2 of the paper")
-    own = _federated("cifar10", 5000, "iid", {"name": "fedmatch"})
+        column = PARTITION_NAMES[partition]
+        for name in ("cifar10-fully-supervised", "cifar10-4000-partially-supervised"):
+            value = COMPONENT[name][partition]
+            yield _same(_centralized_cells(), name, COMPONENT[name]["row"], "figure", column, value)
+        sgd = {"name": "fedsgd_fixmatch", **PARALLEL, "laps": laps("cifar10", 4000)}
+        yield _ablation(f"{partition}-fedsgd-fixmatch", "FedSGD + FixMatch", 4000, partition, sgd, "figure", column, "")
+        name = f"cifar10-4000-{partition}-parallel-batch"
+        yield _same(_ablation_cells(), name, "FedAvg + FixMatch", "figure", column)
+        itself = {"name": "fedavg_fixmatch", **PARALLEL}
+        row = "FedAvg + FixMatch, its step from the model that was sent"
+        yield _ablation(f"{partition}-fedavg-fixmatch", row, 4000, partition, itself, "figure", column, "")
+
+
+def _author_cells() -> Iterator[PaperCell]:
+    """Two baselines as their own authors ran them, with the numbers that they report."""
+    own = _federated("cifar10", 1000, "iid", {"name": "fedmatch"})
     own |= {"rounds": 200, "model": {"name": "resnet", "depth": 9, "norm": "group"}}
-    about = "FedMatch as its authors ran it, but for GroupNorm where they have no norm; their value: 44.95 (0.49)"
-    yield PaperCell("fedmatch-authors", about, own, "", "", "", "")
-    own = _federated("cifar10", 1000, "iid", {"name": "fedrgd", "activity_rate": 1.0, "client_batch": 64})
+    own["method"]["server_batch"] = 100
+    row, value = AUTHORS["fedmatch"]
+    about = f"FedMatch as its authors ran it, but for GroupNorm where they have no norm; their value: {value}"
+    yield PaperCell("fedmatch-authors", about, own, "authors", row, "cifar10", value)
+    own = _federated("cifar10", 1000, "iid", {"name": "fedrgd"})
     own["data"]["clients"] = 10
-    own |= {"rounds": 20_000, "model": {"name": "resnet", "depth": 18, "norm": "group"}}
-    own["method"]["server_batch"] = 64
-    yield PaperCell(
-        "fedrgd-authors", "FedRGD as its authors ran it, 10 clients; their value: 93.5", own, "", "", "", ""
-    )
+    own |= {"rounds": 300 * FEDRGD_EPOCH, "model": {"name": "resnet", "depth": 18, "norm": "group"}}
+    own["method"] |= {
+        "activity_rate": 1.0,
+        "client_batch": 64,
+        "server_batch": 64,
+        "lr": 0.165,
+        "weight_decay": 1e-4,
+        "warm_up": 5 * FEDRGD_EPOCH,
+        "client_buffers": "kept",
+        "server_buffers": "kept",
+    }
+    row, value = AUTHORS["fedrgd"]
+    about = f"FedRGD as its authors ran it, 10 clients; their value: {value}"
+    yield PaperCell("fedrgd-authors", about, own, "authors", row, "cifar10", value)
+
+
+def laps(data: str, labeled: int) -> int:
+    """How many batches of ten a client of an even division has: so many laps are a pass over all pictures."""
+    return math.ceil((PICTURES[data] - labeled) // CLIENTS / 10)
+
+
+def _fewest(data: str) -> int:
+    return min(labeled for name, labeled in COLUMNS if name == data)
 
 
 def _result(name: str, label: str, data: str, labeled: int, partition: str, method: Table, value: str) -> PaperCell:
@@ -237,10 +280,10 @@ def _ablation(
     return PaperCell(f"cifar10-{labeled}-{suffix}", about, config, table, row, column, value)
 
 
-def _same(name: str, row: str, table: str, column: str) -> PaperCell:
-    """A cell of the result table that stands in another table, too."""
-    cell = next(cell for cell in _semifl_cells() if cell.name == name)
-    return cell._replace(table=table, row=row, column=column)
+def _same(among: Iterator[PaperCell], name: str, row: str, table: str, column: str, value: str = "") -> PaperCell:
+    """A cell of one table that stands in another, too, perhaps with more digits."""
+    cell = next(cell for cell in among if cell.name == name)
+    return cell._replace(table=table, row=row, column=column, value=value or cell.value)
 
 
 def _about(what: str, value: str) -> str:
@@ -251,11 +294,11 @@ def _federated(data: str, labeled: int, partition: str, method: Table) -> Table:
     """The settings that all rows share."""
     full = dict(method)
     if method["name"] not in ("centralized", "fedavg", "heterofl"):  # whose server trains in rounds
-        full["server_batch"] = 250 if labeled > 1000 else 10
+        full["server_batch"] = SERVER_BATCH.get((data, labeled), 10)
     return {
         "rounds": 800,
         "labels_only": False,
-        "data": {"name": data, "labeled": labeled, "clients": 100, "partition": dict(PARTITIONS[partition])},
+        "data": {"name": data, "labeled": labeled, "clients": CLIENTS, "partition": dict(PARTITIONS[partition])},
         "model": {"name": "wide_resnet", "depth": 28, "width": 8 if data == "cifar100" else 2},
         "method": full,
     }

@@ -1,0 +1,124 @@
+"""The presets under the paper's names: each value against where it comes from.
+
+Sources: [paper] the SemiFL paper and its table of hyper-parameters; [program] the authors' released program in its last
+version; [earlier] the version before September 2022, which the K = 2 ablations and figure 2 match; [MixMatch],
+[ReMixMatch], [FixMatch], [UDA] those papers, or their authors' re-runs of older methods; [FedMatch], [FedRGD] the
+programs of those methods' own authors.
+"""
+
+import math
+
+import pytest
+
+from semifl.configuration.config import decode
+from semifl.studies.presets import find, presets
+
+# preset, key, value, source
+VALUES = [
+    ("cifar10-250-iid", "method.server_batch", 10, "[paper] table of hyper-parameters"),
+    ("cifar10-4000-iid", "method.server_batch", 250, "[paper]"),
+    ("svhn-250-iid", "method.server_batch", 10, "[paper]"),
+    ("svhn-1000-iid", "method.server_batch", 250, "[paper]; [program] 10"),
+    ("cifar100-2500-iid", "method.server_batch", 10, "[paper]; [program] 250"),
+    ("cifar100-10000-iid", "method.server_batch", 250, "[paper]"),
+    ("svhn-1000-iid-released", "method.server_batch", 10, "[program] 250 above 1,000 labels, else 10"),
+    ("cifar100-2500-iid-released", "method.server_batch", 250, "[program]"),
+    ("cifar10-4000-iid", "method.server_buffers", "fresh", "[earlier] never saved"),
+    ("cifar10-4000-k2-e1", "method.server_buffers", "fresh", "[earlier]"),
+    ("cifar10-4000-iid-released", "method.server_buffers", "kept", "[program] since 2022-09-09"),
+    ("cifar10-4000-iid", "method.client_buffers", "kept", "[earlier] and [program]"),
+    ("cifar10-4000-iid", "rounds", 800, "[paper]"),
+    # Supervised rows
+    ("cifar10-fully-supervised", "method.clip_norm", 1.0, "[program]"),
+    ("cifar10-fully-supervised", "method.batch", 250, "[program]"),
+    ("cifar10-fully-supervised", "method.lr", 0.1, "[program]"),
+    ("cifar10-fully-supervised", "rounds", 400, "[program]"),
+    ("svhn-1000-partially-supervised", "method.clip_norm", 1.0, "[program]"),
+    ("svhn-1000-partially-supervised", "method.batch", 10, "[program] 10 up to 1,000 labels"),
+    # "HeteroFL" divides all pictures among the clients
+    ("cifar10-iid-fedavg", "data.clients_hold", "everything", "[program]"),
+    ("cifar10-iid-fedavg", "method.weighting", "uniform", "[program]"),
+    ("cifar10-iid-fedavg", "method.server_optimizer.momentum", 0.5, "[program]"),
+    ("cifar10-4000-iid", "data.clients_hold", "unlabeled", "[program]"),
+    # FedMatch as the tables ran it
+    ("cifar10-4000-iid-fedmatch-released", "method.threshold", 0.95, "[program]"),
+    ("cifar10-4000-iid-fedmatch-released", "method.supervised_weight", 1.0, "[program]"),
+    ("cifar10-4000-iid-fedmatch-released", "method.agreement_weight", 1.0, "[program]"),
+    ("cifar10-4000-iid-fedmatch-released", "method.weight_decay", 5e-4, "[program]"),
+    ("cifar10-4000-iid-fedmatch-released", "method.server_optimizer.momentum", 0.5, "[program]"),
+    ("cifar10-4000-iid-fedmatch-released", "method.psi_share", 1.0, "[program] σ and ψ are W / 2"),
+    ("cifar10-4000-iid-fedmatch-released", "method.sparsity", 0.0, "[program]"),
+    ("cifar10-4000-iid-fedmatch-released", "method.server_channels", "half", "[program]"),
+    ("cifar10-4000-iid-fedmatch-released", "method.trained", "convolutions", "[program]"),
+    ("cifar10-4000-iid-fedmatch-released", "method.helpers", 0, "[program]"),
+    ("cifar10-4000-iid-fedmatch-released", "method.l2_weight", 0.0, "[program]"),
+    ("cifar10-4000-iid-fedrgd-released", "method.step_from", "server", "[program]"),
+    ("cifar10-4000-iid-fedrgd-released", "method.mix_weight", 0.0, "[program]"),
+    # FedMatch and FedRGD by their authors
+    ("fedmatch-authors", "data.labeled", 1000, "[FedMatch] 100 per class"),
+    ("fedmatch-authors", "data.clients", 100, "[FedMatch]"),
+    ("fedmatch-authors", "method.activity_rate", 0.05, "[FedMatch] 5 of 100"),
+    ("fedmatch-authors", "method.server_batch", 100, "[FedMatch]"),
+    ("fedmatch-authors", "method.client_batch", 100, "[FedMatch]"),
+    ("fedmatch-authors", "method.lr", 1e-3, "[FedMatch]"),
+    ("fedmatch-authors", "method.threshold", 0.75, "[FedMatch]"),
+    ("fedmatch-authors", "method.supervised_weight", 10.0, "[FedMatch]"),
+    ("fedmatch-authors", "rounds", 200, "[FedMatch]"),
+    ("fedrgd-authors", "data.labeled", 1000, "[FedRGD]"),
+    ("fedrgd-authors", "data.clients", 10, "[FedRGD]"),
+    ("fedrgd-authors", "method.lr", 0.165, "[FedRGD] 0.03 × 11 × 64 / 128"),
+    ("fedrgd-authors", "method.weight_decay", 1e-4, "[FedRGD]"),
+    ("fedrgd-authors", "method.iterations", 16, "[FedRGD]"),
+    ("fedrgd-authors", "method.warm_up", 5 * 64, "[FedRGD] 5 epochs of 65,536 / 64 / 16 rounds"),
+    ("fedrgd-authors", "rounds", 300 * 64, "[FedRGD] 300 epochs"),
+    ("fedrgd-authors", "method.client_buffers", "kept", "[FedRGD] one optimiser for ever"),
+    ("fedrgd-authors", "method.server_buffers", "kept", "[FedRGD]"),
+    ("fedrgd-authors", "model.norm", "group", "[FedRGD]"),
+    # Semi-supervised rows, per data set
+    ("cifar10-250-mixmatch", "method.objective.unlabeled_weight", 75.0, "[MixMatch]"),
+    ("svhn-250-mixmatch", "method.objective.unlabeled_weight", 250.0, "[MixMatch]"),
+    ("cifar100-2500-mixmatch", "method.objective.unlabeled_weight", 150.0, "[MixMatch]"),
+    ("cifar10-250-remixmatch", "method.objective.strong_views", 8, "[ReMixMatch] K"),
+    ("cifar10-250-fixmatch", "method.weight_decay", 5e-4, "[FixMatch]"),
+    ("cifar100-2500-fixmatch", "method.weight_decay", 1e-3, "[FixMatch]"),
+    ("cifar10-250-fixmatch", "method.ema", 0.999, "[FixMatch]"),
+    ("cifar10-250-fixmatch", "method.annealing", "fixmatch", "[FixMatch] cos(7πk / 16K)"),
+    ("cifar10-250-uda", "method.ema", 0.9999, "[UDA]"),
+    ("cifar10-250-uda", "method.annealing", "fixmatch", "[UDA]"),
+    ("cifar10-250-mean_teacher", "method.objective.unlabeled_weight", 50.0, "[MixMatch] re-run"),
+    ("svhn-250-mean_teacher", "method.objective.unlabeled_weight", 150.0, "[MixMatch] re-run"),
+    ("cifar10-250-pi_model", "method.objective.unlabeled_weight", 20.0, "[MixMatch] re-run"),
+    ("svhn-250-pi_model", "method.objective.unlabeled_weight", 5.0, "[MixMatch] re-run"),
+    ("cifar10-250-pseudo_label", "method.objective.threshold", 0.95, "[MixMatch] re-run"),
+    ("cifar10-250-pseudo_label", "method.objective.ratio", 1, "[MixMatch] re-run"),
+]
+
+
+@pytest.mark.parametrize(("preset", "key", "value", "source"), VALUES, ids=lambda each: str(each)[:40])
+def test_a_value_is_that_of_its_source(preset: str, key: str, value: object, source: str) -> None:
+    found: object = decode(find(preset).table).table()
+    for part in key.split("."):
+        assert isinstance(found, dict)
+        found = found[part]
+    assert found == value, source
+
+
+@pytest.mark.parametrize("preset", [each.name for each in presets("*") if "objective" in each.table.get("method", {})])
+def test_the_semi_supervised_rows_take_a_million_steps(preset: str) -> None:
+    """2²⁰, as [MixMatch] and [FixMatch]; a step takes `ratio` × `batch` unlabeled pictures."""
+    config = decode(find(preset).table)
+    method, labeled = config.method.thing, config.split.labeled
+    if not method.objective.views:
+        return
+    pictures = {"cifar10": 50_000, "svhn": 73_257, "cifar100": 50_000}[config.data.name] - labeled
+    steps = config.run.rounds * math.ceil(pictures / (method.objective.ratio * method.batch))
+    assert 2**20 <= steps < 1.01 * 2**20
+
+
+def test_a_round_of_fedsgd_is_a_pass_over_everybodys_pictures() -> None:
+    """[earlier] 10 of 100 clients at a time, 10 pictures each, until 46,000 are used up: 460 steps."""
+    method = decode(find("cifar10-4000-iid-fedsgd-fixmatch").table).method.thing
+    assert method.cohort_size(100) * method.client_batch == 100
+    assert method.laps * 100 / method.cohort_size(100) == 46_000 / 100
+    assert (method.lr, method.momentum, method.nesterov, method.weight_decay) == (0.03, 0.9, True, 5e-4)
+    assert (method.clip_norm, method.server_batch, method.threshold) == (1.0, 250, 0.95)
