@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -65,6 +67,11 @@ class World:
             memory=memory,
             needs=self.config.method.thing.needs,
         )
+
+    def deciding(self) -> dict[str, str]:
+        """What decides bits though no key says it: a stem is made of pictures, and pictures may change."""
+        rows = self.data.facts.whitening
+        return {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
 
     def model_factory(self) -> partial[nn.Module]:
         """Any process can build the model with it; one that is too large for this machine is refused here."""
