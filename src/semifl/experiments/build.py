@@ -181,7 +181,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _kept_whitening(config: Config, facts: Facts) -> Rows | None:
-    """The filters of a warm start: what lies behind a stem has learned from that one, and sites never see the file."""
+    """The filters of a warm start, also for the narrower kin, which never see its file: its weights belong to them."""
     if not config.warm_start.weights:
         return None
     shape = (facts.channels * PATCH**2, facts.channels, PATCH, PATCH)
