@@ -179,11 +179,12 @@ def _load(stage: Stage) -> Standing:
     guard = first_guard(stage.first_weights) if stage.world.config.run.guard else None
     named = [type(first), Guard, Progress]
     directory, config, memory = stage.directory, stage.world.config, stage.memory
+    now = bound_to(config, **stage.world.deciding())
     saved = Checkpoints(directory.checkpoints).load(named, stage.observer.warn)
     if not saved:
-        return Standing(0, Progress(first, guard), [], bound_to(config))
+        return Standing(0, Progress(first, guard), [], now)
     if saved.bound:
-        refuse_another_config(saved.bound, bound_to(config), saved.path, directory.path / "config.toml")
+        refuse_another_config(saved.bound, now, saved.path, directory.path / "config.toml")
     history = directory.rounds_until(saved.round)
     if saved.bound:
         refuse_other_files(saved.bound, directory, history, memory)

@@ -24,8 +24,9 @@ def train_labels_only(stage: Stage, positions: Tensor, name: str) -> LabelsOnly:
     checkpoints = Checkpoints(stage.directory.checkpoints / name)
     server, nobody = stage.server_with(positions).alone(), stage.nobody()
     state = stage.method.start(stage.first_weights)
-    rounds = stage.world.config.run.rounds
-    bound = bound_to(stage.world.config, rounds=rounds, labels_only=name)  # its learning rates hang on the rounds
+    world, rounds = stage.world, stage.world.config.run.rounds
+    # Its learning rates hang on the rounds.
+    bound = bound_to(world.config, rounds=rounds, labels_only=name, **world.deciding())
     saved = checkpoints.load([type(state)], stage.observer.warn)
     done = 0
     if saved:
