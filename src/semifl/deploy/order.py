@@ -24,9 +24,11 @@ from semifl.experiments.config import Config, WarmStart, decode, refuse_unknown
 from semifl.experiments.toml import Table
 from semifl.federation.world import Method
 from semifl.learning.network import parameters_of
+from semifl.learning.precision import Precision
 from semifl.learning.whitening import PATCH, Rows
 from semifl.randomness import Seed
 
+RUN_KEYS = ("seed", "rounds", "precision")  # of the keys outside all sections, those that clients need
 KEYS = ("semifl", "format", "run", "sites", "config", "facts")
 FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size", "whitening")
 LONGEST_NAME = 80  # characters of a run's name: what is added to it must still be the name of a file
@@ -47,6 +49,7 @@ class Accepted:
     build: Callable[..., nn.Module]
     seed: Seed
     parameters: int  # of the model
+    precision: Precision
 
 
 def write_order(world: World, run: str, sites: tuple[str, ...]) -> Table:
@@ -54,7 +57,7 @@ def write_order(world: World, run: str, sites: tuple[str, ...]) -> Table:
     table = world.config.table()
     model = {key: value for key, value in table["model"].items() if key not in ("weights", "partial")}
     facts = {name: value for name, value in asdict(world.data.facts).items() if name in FACTS and value is not None}
-    config = {"seed": table["seed"], "rounds": table["rounds"], "model": model, "method": table["method"]}
+    config = {**{key: table[key] for key in RUN_KEYS}, "model": model, "method": table["method"]}
     return {
         "semifl": __version__, "format": wire.FORMAT, "run": run, "sites": list(sites), "config": config, "facts": facts
     }  # fmt: skip
@@ -79,7 +82,10 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
     config = _config(order.get("config"), policy)
     build = partial(build_model, config.model.thing, config.model_keys, facts, config.run.seed, WarmStart())
     parameters = _check_size(build, policy)
-    return Accepted(run, sites.index(name), config.method.thing, facts, build, Seed(config.run.seed), parameters)
+    # A site computes as the hub does, fast or not: "auto" of its own would be another run on every machine.
+    precision: Precision = "bf16" if config.run.precision == "bf16" else "fp32"
+    seed = Seed(config.run.seed)
+    return Accepted(run, sites.index(name), config.method.thing, facts, build, seed, parameters, precision)
 
 
 def refuse_name(run: str) -> None:
@@ -150,7 +156,7 @@ def _whitens(rows: Rows, size: int) -> bool:
 def _config(given: Any, policy: Policy) -> Config:
     if not isinstance(given, dict):
         raise UserError("the order has no configuration")
-    refuse_unknown(given, ("seed", "rounds", "model", "method"), "order.config")
+    refuse_unknown(given, (*RUN_KEYS, "model", "method"), "order.config")
     refuse_code(given, "")
     for part, largest in (("model", LARGEST_NUMBER), ("method", LARGEST_SETTING)):
         section = given.get(part)

@@ -23,6 +23,7 @@ from semifl.experiments.config import VIEWS, Chosen, Config, Views, WarmStart
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place
 from semifl.learning.network import parameters_of
+from semifl.learning.precision import choose
 from semifl.learning.tensorfile import read_tensors
 from semifl.learning.whitening import PATCH, Rows, as_rows, whitening_rows
 from semifl.randomness import Seed
@@ -66,6 +67,7 @@ class World:
             device=device,
             memory=memory,
             needs=self.config.method.thing.needs,
+            precision=choose(self.config.run.precision, device)[0],
         )
 
     def deciding(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, Literal, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -102,6 +102,7 @@ class Run:
     seed: int = 0  # of everything random: who is labeled, the first weights, cohorts, views
     rounds: int = 800  # of communication
     threads: int = 2  # of the server's own training; part of the result's bits, so never derived from --workers
+    precision: Literal["fp32", "bf16", "auto"] = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
     labels_only: bool = True  # also train the same model without clients, to see what they bring
     guard: bool = False  # judge the clients' work by held-out labels and go back where it does harm
     max_failures: int = 0  # clients whose code may raise before the run stops

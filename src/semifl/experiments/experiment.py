@@ -25,6 +25,7 @@ from semifl.experiments.outcome import Rivals, best_on_validation, finish, keep_
 from semifl.experiments.records import Record, RunDirectory, environment, round_record
 from semifl.experiments.stage import Elsewhere, Observer, Silent, Stage, check_outputs, open_stage
 from semifl.experiments.toml import Table
+from semifl.learning.precision import choose
 from semifl.learning.weights import digest, distance, is_finite
 
 LABELS_ONLY = {"all": "labels_only", "train": "labels_only_train"}  # where their checkpoints lie
@@ -55,7 +56,7 @@ def start(
     elsewhere: Elsewhere | None = None,
 ) -> Record:
     """Run an experiment into a new directory; clients may live elsewhere."""
-    world = build_world(config)
+    world = build_world(_with_precision(config, device, observer or Silent()))
     directory = RunDirectory(out)
     check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
     directory.create(world.config)
@@ -75,12 +76,20 @@ def start_or_resume(
     directory = RunDirectory(out)
     if not (out / "config.toml").exists():
         return start(config, out, workers, device, observer, elsewhere)
-    world = build_world(config)
+    world = build_world(_with_precision(config, device, observer or Silent()))
     if changed := changes(directory, world.config):
         raise UserError(f"{out} holds another run, so this one needs a directory of its own: {changed[0]}")
     with directory.locked():
         finished = directory.whole_result()
         return finished or _go_on(world, directory, workers, device, observer, elsewhere)
+
+
+def _with_precision(config: Config, device: str, observer: Observer) -> Config:
+    """A run keeps the precision it began with, so "auto" is settled before anything is written."""
+    precision, note = choose(config.run.precision, device)
+    if note:
+        observer.warn(note)
+    return replace(config, run=replace(config.run, precision=precision))
 
 
 def resume(
