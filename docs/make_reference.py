@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import re
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from semifl import registry
 from semifl.data.partition import PARTITIONS
 from semifl.experiments import config
 from semifl.experiments.health import Health
+from semifl.learning.aggregation import AGGREGATIONS
+from semifl.learning.server_optimizer import SERVER_OPTIMIZERS
+from semifl.objectives import OBJECTIVES
 
 HEAD = """# Every key of a configuration
 
@@ -36,12 +40,12 @@ def page() -> str:
     parts.append(_section("data", config.Views, "`[data]`, your own views"))
     parts.append(_section("model", config.WarmStart, "`[model]`, whatever the model"))
     parts += _group("data", "data", config.DATASETS)
-    parts.append("## `[data.partition]`\n")
-    for name, cls in PARTITIONS.items():
-        parts.append(_section("data.partition", cls, f'`name = "{name}"`', level=3))
+    parts += _list("data.partition", PARTITIONS)
     parts += _group("model", "models", config.MODELS)
     parts += _group("method", "methods", config.METHODS)
-    parts += _group("method.objective", "objectives of `centralized`", config.OBJECTIVES)
+    parts += _group("method.objective", "objectives of `centralized`", OBJECTIVES)
+    parts += _list("method.server_optimizer", SERVER_OPTIMIZERS)
+    parts += _list("method.aggregation", AGGREGATIONS)
     return "\n".join(parts)
 
 
@@ -52,6 +56,13 @@ def _group(section: str, title: str, package: str) -> list[str]:
         about = (registry.load(package, name).__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
         parts.append(_section(section, cls, f'`name = "{name}"`', level=3, about=about))
     return parts
+
+
+def _list(section: str, classes: Mapping[str, type]) -> list[str]:
+    """A section whose name is one of a short list."""
+    about = {name: (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ") for name, cls in classes.items()}
+    parts = [_section(section, cls, f'`name = "{name}"`', 3, about[name]) for name, cls in classes.items()]
+    return [f"## `[{section}]`\n", *parts]
 
 
 def _section(where: str, cls: Any, title: str, level: int = 2, about: str = "") -> str:
@@ -92,7 +103,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
     if value is None:
         return "–"
     if dataclasses.is_dataclass(value):
-        return f"`{registry.name_of(config.OBJECTIVES, value)}`"
+        return f"a section: `{value!r}`"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, str):

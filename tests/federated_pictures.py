@@ -37,13 +37,11 @@ def run_table(rounds: int = 3, **method: object) -> dict:
         "data": {"size": 8},
         "model": {"name": "cnn", "width": 4},
         "method": {
-            "name": "semifl",
             "activity_rate": 1.0,
             "threshold": 0.4,
             "client_epochs": 2,
             "server_epochs": 2,
             "server_batch": 4,
-            "client_buffers": "kept",
-            **method,
+            **({"name": "semifl_released", "statistics": "server"} | method),
         },
     }

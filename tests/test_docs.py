@@ -14,12 +14,14 @@ import pytest
 
 from semifl import registry
 from semifl.deploy.privacy import epsilon_of
-from semifl.experiments.config import METHODS, MODELS, OBJECTIVES, decode
+from semifl.experiments.config import METHODS, MODELS, decode
 from semifl.experiments.experiment import start
 from semifl.experiments.presets import presets
 from semifl.experiments.sweeps import read_sweep
 from semifl.experiments.tables import own_table
 from semifl.federation.recipe import Recipe
+from semifl.fields import choices
+from semifl.objectives import OBJECTIVES
 from toys import toy_table
 
 ROOT = Path(__file__).parent.parent
@@ -83,17 +85,21 @@ def fields_table(name: str) -> dict[str, str]:
     page = (ROOT / f"docs/methods/{name}.md").read_text(encoding="utf-8")
     section = re.search(r"^## Fields\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     assert section, f"docs/methods/{name}.md has no section 'Fields'"
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section[1], re.MULTILINE)
+    rows = re.findall(r"^\| `([\w.]+)` \| ([^|]+) \|", section[1], re.MULTILINE)
     return {field: default.strip().strip("`") for field, default in rows}
 
 
 def defaults(thing: type) -> dict[str, object]:
-    """As a page has them: in JSON, and a nested objective by its name."""
-    fields = dataclasses.fields(thing)
-    plain = {each.name: each.default for each in fields if each.default is not dataclasses.MISSING}
-    made = {each.name: each.default_factory for each in fields if each.default_factory is not dataclasses.MISSING}
-    as_written: dict[str, object] = json.loads(json.dumps(plain))
-    return as_written | {name: registry.name_of(OBJECTIVES, make()) for name, make in made.items()}
+    """As a page has them: in JSON, and a section by its name and by what in it is not that name's own default."""
+    found: dict[str, object] = {}
+    for each in dataclasses.fields(thing):
+        if each.name not in choices(thing):
+            found[each.name] = json.loads(json.dumps(each.default))
+            continue
+        found[each.name] = choices(thing)[each.name].name_of(each.default)
+        own, usual = dataclasses.asdict(each.default), dataclasses.asdict(type(each.default)())
+        found |= {f"{each.name}.{key}": value for key, value in own.items() if value != usual[key]}
+    return found
 
 
 def read_default(text: str) -> object:
@@ -107,13 +113,17 @@ def test_the_recipe_page_explains_its_fields_with_their_defaults() -> None:
     assert {name: read_default(text) for name, text in fields_table("recipe").items()} == defaults(Recipe)
 
 
+NAMED = {f"{METHODS}.{name}" for name in registry.names(METHODS)}
+
+
 @pytest.mark.parametrize(
     ("package", "name"), [(package, name) for package in (METHODS, OBJECTIVES) for name in registry.names(package)]
 )
 def test_every_field_is_explained_with_its_default(package: str, name: str) -> None:
     """On the page of the method or objective; a field of the recipe may be left to the recipe's, if its default is."""
     thing = registry.find(package, name, "name")
-    inherited = defaults(Recipe) if issubclass(thing, Recipe) else {}
+    varied = thing.__mro__[1]  # a variant's page says only what it changes
+    inherited = {} if not issubclass(thing, Recipe) else defaults(varied if varied.__module__ in NAMED else Recipe)
     page = {field: read_default(text) for field, text in fields_table(name).items()}
     assert inherited | page == defaults(thing)
 
@@ -157,7 +167,7 @@ def test_every_key_of_a_run_is_explained(tmp_path: Path) -> None:
 
 
 def test_every_file_of_a_run_is_explained(tmp_path: Path) -> None:
-    start(decode(toy_table(client_buffers="kept")), tmp_path / "run")
+    start(decode(toy_table(name="semifl_released")), tmp_path / "run")
     page = (ROOT / "docs/run-directory.md").read_text(encoding="utf-8")
     for path in (tmp_path / "run").iterdir():
         assert f"`{path.name}" in page, path.name

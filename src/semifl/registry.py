@@ -28,9 +28,7 @@ def find(package: str, name: str, key: str) -> Any:
     if ":" in name:
         return _import_user(name, key)
     if name not in names(package):
-        raise UserError(
-            f"{key} = {name!r} is not one of {', '.join(names(package))}{did_you_mean(name, names(package))}"
-        )
+        raise unknown(name, key, names(package))
     module = load(package, name)
     wanted = name.replace("_", "")
     for attribute, value in vars(module).items():  # the class is named as its file: wide_resnet → WideResNet
@@ -43,6 +41,11 @@ def name_of(package: str, thing: Any) -> str:
     """The name that an instance would be found by."""
     module, _, file = type(thing).__module__.rpartition(".")
     return file if module == package else f"{type(thing).__module__}:{type(thing).__name__}"
+
+
+def unknown(name: str, key: str, known: Iterable[str]) -> UserError:
+    """The complaint about a name that stands for nothing."""
+    return UserError(f"{key} = {name!r} is not one of {', '.join(known)}{did_you_mean(name, known)}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -15,11 +15,12 @@ from semifl import registry
 from semifl.data.epochs import LabeledBatch, PairedBatch, UnlabeledBatch
 from semifl.errors import UserError
 from semifl.experiments import toml
-from semifl.experiments.config import OBJECTIVES, decode
+from semifl.experiments.config import decode
 from semifl.experiments.experiment import resume, start
 from semifl.experiments.stage import Silent
 from semifl.learning import trees
 from semifl.learning.network import Network
+from semifl.objectives import OBJECTIVES
 from toys import toy_model, toy_table
 
 every_objective = pytest.mark.parametrize("name", registry.names(OBJECTIVES))

@@ -92,7 +92,6 @@ def test_a_run_over_tls_has_the_bits_of_a_simulation(net, pictures, tmp_path):
 @full
 def test_another_method_has_the_bits_of_a_simulation(net, pictures, tmp_path):
     table = run_table(rounds=3, name="fedavg_fixmatch")
-    del table["method"]["client_buffers"]
     end(begin(net, "fixmatch", table, min_updates=2))
     same_bits(net.kits["hub"].runs / "fixmatch", simulate(pictures, table, tmp_path / "local"))
 

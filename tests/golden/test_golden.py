@@ -23,14 +23,7 @@ CASES = {
     "paper": SMALL,
     "reference": [
         *SMALL,
-        "method.order=reference",
-        "method.statistics=all",
-        "method.strong_view=reference",
-        "method.mix_view=own",
-        "method.mix_draw=epoch",
-        "method.clip_norm=1.0",
-        "method.client_buffers=kept",
-        "method.server_buffers=kept",
+        "method.name=semifl_released",
     ],
 }
 

@@ -13,7 +13,6 @@ from semifl.api.names import name_of
 from semifl.data.arrays import InMemory, as_labels, as_pictures, channels_of, fingerprint, to_square
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, OwnView, moments
 from semifl.data.labels import hold_out
-from semifl.data.partition import Partition
 from semifl.errors import UserError
 from semifl.experiments.build import build_data
 from semifl.experiments.config import HANDED_OVER, VIEWS, Chosen, Split, Views, decode
@@ -65,7 +64,7 @@ class FederatedData:
         _check_lengths(len(clients), client_labels, client_names)
         held = _gather(labeled, clients, test, class_names, client_labels, client_names, size, flip)
         source = InMemory(fingerprint(held), held)
-        self._set(Chosen(f"{HANDED_OVER}arrays", source), Split(validation=validation), None, weak, strong)
+        self._set(Chosen(f"{HANDED_OVER}arrays", source), Split(validation=validation), weak, strong)
 
     @classmethod
     def from_folder(
@@ -96,18 +95,11 @@ class FederatedData:
         """A data set by its name (`semifl list data`) with the keys of a configuration's [data]."""
         config = decode({"data": {"name": name, **keys}})
         data = cls.__new__(cls)
-        data._set(config.data, config.split, config.partition, weak, strong)
+        data._set(config.data, config.split, weak, strong)
         return data
 
-    def _set(
-        self,
-        source: Chosen[Any],
-        split: Split,
-        partition: Chosen[Partition] | None,
-        weak: View | None,
-        strong: View | None,
-    ) -> None:
-        self.source, self.split, self.partition = source, split, partition
+    def _set(self, source: Chosen[Any], split: Split, weak: View | None, strong: View | None) -> None:
+        self.source, self.split = source, split
         given = {kind: view for kind, view in zip(VIEWS, (weak, strong), strict=True) if callable(view)}
         self.views = Views(_name(weak), _name(strong), given)
 

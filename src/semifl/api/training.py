@@ -94,7 +94,6 @@ def train(
         health=health or Health(),
         split=on.split,
         data=on.source,
-        partition=on.partition,
         model=chosen_model,
         warm_start=WarmStart(),
         method=_choose_method(method),

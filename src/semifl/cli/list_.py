@@ -9,12 +9,14 @@ import typer
 
 def command(
     kind: Annotated[
-        Literal["presets", "data", "models", "methods", "objectives", "partitions"],
+        Literal[
+            "presets", "data", "models", "methods", "objectives", "partitions", "server_optimizers", "aggregations"
+        ],
         typer.Argument(help="What to list."),
     ] = "presets",
     pattern: Annotated[str, typer.Argument(help="Only names that fit, e.g. 'cifar10*'.")] = "*",
 ) -> None:
-    """List presets, data sets, models, methods, objectives or partitions."""
+    """List presets, data sets, models, methods, objectives, partitions, server optimizers or aggregations."""
     import fnmatch
 
     lines = [(name, about) for name, about in _known(kind) if fnmatch.fnmatch(name, pattern)]
@@ -30,17 +32,24 @@ def _known(kind: str) -> list[tuple[str, str]]:
         from semifl.experiments.presets import presets
 
         return [(preset.name, preset.about) for preset in presets()]
-    from semifl import registry
+    from semifl import objectives, registry
     from semifl.data.partition import PARTITIONS
     from semifl.experiments import config
+    from semifl.learning.aggregation import AGGREGATIONS
+    from semifl.learning.server_optimizer import SERVER_OPTIMIZERS
 
-    if kind == "partitions":
-        return [(name, _first_line(cls)) for name, cls in PARTITIONS.items()]
+    lists: dict[str, dict[str, type]] = {
+        "partitions": dict(PARTITIONS),
+        "server_optimizers": dict(SERVER_OPTIMIZERS),
+        "aggregations": dict(AGGREGATIONS),
+    }
+    if kind in lists:
+        return [(name, _first_line(cls)) for name, cls in lists[kind].items()]
     package = {
         "data": config.DATASETS,
         "models": config.MODELS,
         "methods": config.METHODS,
-        "objectives": config.OBJECTIVES,
+        "objectives": objectives.OBJECTIVES,
     }[kind]
     return [(name, _first_line(registry.load(package, name))) for name in registry.names(package)]
 

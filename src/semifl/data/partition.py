@@ -12,6 +12,7 @@ from torch import Tensor
 
 from semifl.data.dataset import UNKNOWN, Dataset
 from semifl.errors import UserError
+from semifl.fields import Checked, Count, Positive
 from semifl.randomness import Seed
 
 
@@ -59,17 +60,13 @@ class Iid:
 
 
 @dataclass(frozen=True)
-class Classes:
+class Classes(Checked):
     """At most `per_client` classes each (the paper's K): every class is cut into equal shards, dealt at random.
 
     A client may draw the same class twice, as in the paper's experiments; nothing is dropped.
     """
 
-    per_client: int = 2  # K, classes that each client holds
-
-    def __post_init__(self) -> None:
-        if self.per_client < 1:
-            raise ValueError(f"per_client must be at least 1, not {self.per_client}")
+    per_client: Count = 2  # K, classes that each client holds
 
     def divide(self, data: Dataset, positions: Tensor, clients: int, seed: Seed) -> Holdings:
         _share(len(positions), clients)
@@ -101,7 +98,7 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Dirichlet:
+class Dirichlet(Checked):
     """Unbalanced: each class is spread over the clients by proportions drawn from Dirichlet(α).
 
     As in the paper's experiments, a client that already holds its even share gets no more, and the draw is repeated
@@ -111,14 +108,8 @@ class Dirichlet:
 
     ATTEMPTS: ClassVar[int] = 100
 
-    alpha: float = 0.3  # of the Dirichlet distribution: the smaller, the more uneven
-    minimum: int = 10  # pictures that every client gets at least
-
-    def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise ValueError(f"alpha must be above 0, not {self.alpha}")
-        if self.minimum < 1:
-            raise ValueError(f"minimum must be at least 1, not {self.minimum}")
+    alpha: Positive = 0.3  # of the Dirichlet distribution: the smaller, the more uneven
+    minimum: Count = 10  # pictures that every client gets at least
 
     def divide(self, data: Dataset, positions: Tensor, clients: int, seed: Seed) -> Holdings:
         if self.minimum > _share(len(positions), clients):

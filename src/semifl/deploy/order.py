@@ -21,7 +21,7 @@ from semifl.deploy.policy import Policy
 from semifl.errors import UserError
 from semifl.experiments.build import World, build_model
 from semifl.experiments.config import Config, WarmStart, decode, refuse_unknown
-from semifl.experiments.toml import Table
+from semifl.experiments.toml import Table, dotted
 from semifl.federation.world import Method
 from semifl.learning.network import parameters_of
 from semifl.learning.precision import Precision
@@ -160,9 +160,10 @@ def _config(given: Any, policy: Policy) -> Config:
     refuse_code(given, "")
     for part, largest in (("model", LARGEST_NUMBER), ("method", LARGEST_SETTING)):
         section = given.get(part)
-        for key, value in (section if isinstance(section, dict) else {}).items():
-            if isinstance(value, (int, float)) and not abs(value) <= largest:
-                raise UserError(f"the order's {part}.{key} = {value} is larger than any {part} needs")
+        for key, value in dotted(section if isinstance(section, dict) else {}):
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, (int, float)) and not abs(number) <= largest:
+                    raise UserError(f"the order's {part}.{key} = {number} is larger than any {part} needs")
     config = decode(given)
     refuse_needs(config)
     if config.method.thing.wants_statistics != "server" and not policy.shares_statistics:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from semifl.errors import UserError
 from semifl.experiments.config import from_section, read, refuse_unknown
+from semifl.fields import Checked, NotNegative, Range
 
+Limit = Range(1, 1e12)
 LEAST_NOISE = 0.1  # with it a single update costs ε ≈ 92 at δ = 1e-5
 
 TEMPLATE = """\
@@ -51,34 +53,25 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Limits:
-    minimum_examples: int = 5
-    smallest_count: int = 5
-    largest_picture: int = 256
-    most_parameters: int = 100_000_000
-    most_epochs: int = 100
-    most_steps: int = 100_000
-    most_minutes: float = 720.0
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            if not 1 <= getattr(self, each.name) < 1e12:
-                raise ValueError(f"{each.name} must be at least 1, not {getattr(self, each.name)}")
+class Limits(Checked):
+    minimum_examples: Annotated[int, Limit] = 5
+    smallest_count: Annotated[int, Limit] = 5
+    largest_picture: Annotated[int, Limit] = 256
+    most_parameters: Annotated[int, Limit] = 100_000_000
+    most_epochs: Annotated[int, Limit] = 100
+    most_steps: Annotated[int, Limit] = 100_000
+    most_minutes: Annotated[float, Limit] = 720.0
 
 
 @dataclass(frozen=True)
-class Privacy:
-    clip: float = 0.0
-    noise: float = 0.0
-    delta: float = 1e-5
-    largest_epsilon: float = 0.0
+class Privacy(Checked):
+    clip: NotNegative = 0.0
+    noise: NotNegative = 0.0
+    delta: Annotated[float, Range(0, 1, open_least=True, open_most=True)] = 1e-5
+    largest_epsilon: NotNegative = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("clip", "noise", "largest_epsilon"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta must lie between 0 and 1, not {self.delta}")
+        super().__post_init__()
         if 0 < self.noise < LEAST_NOISE:
             raise ValueError(f"noise below {LEAST_NOISE} protects nothing, but is {self.noise}")
         if self.noise and not self.clip:

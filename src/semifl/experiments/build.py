@@ -17,7 +17,7 @@ from semifl import machine
 from semifl.data.augment import strong, weak
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, Source
 from semifl.data.labels import balanced_draw, hold_out
-from semifl.data.partition import PARTITIONS, Holdings
+from semifl.data.partition import Holdings, Iid, Site
 from semifl.errors import UserError
 from semifl.experiments.config import VIEWS, Chosen, Config, Views, WarmStart
 from semifl.federation.memory import ClientMemory
@@ -93,9 +93,9 @@ def build_world(config: Config) -> World:
     _check_labels(data, labeled)
     unlabeled = torch.ones(len(data.labels), dtype=torch.bool)
     unlabeled[labeled] = False
-    assert config.partition is not None
     assert config.split.clients is not None
-    holdings = config.partition.thing.divide(data, torch.nonzero(unlabeled).flatten(), config.split.clients, seed)
+    assert config.split.partition is not None
+    holdings = config.split.partition.divide(data, torch.nonzero(unlabeled).flatten(), config.split.clients, seed)
     _check_needs(config, data, holdings)
     names = data.facts.class_names
     server, validation = hold_out(labeled, data.labels, config.split.validation, names, seed)
@@ -233,13 +233,9 @@ def _resolve(config: Config, data: Dataset) -> Config:
             f"data.labeled = {split.labeled}, but the data come with {len(data.labeled)} labeled pictures: leave it out"
         )
     labeled = len(data.labeled) if data.labeled is not None else split.labeled or LABELED
-    partition = config.partition
-    if partition is None:
-        name = "site" if data.sites else "iid"
-        partition = Chosen(name, PARTITIONS[name]())
+    partition = split.partition or (Site() if data.sites else Iid())
     clients = split.clients or len(data.sites) or CLIENTS
-    split = replace(split, labeled=labeled, clients=clients)
-    return replace(config, split=split, partition=partition)
+    return replace(config, split=replace(split, labeled=labeled, clients=clients, partition=partition))
 
 
 def _draw_labeled(config: Config, data: Dataset, seed: Seed) -> Tensor:

@@ -17,7 +17,7 @@ from semifl.experiments.binding import Bound
 from semifl.federation.memory import Kept
 from semifl.learning import trees
 from semifl.learning.batchnorm import Moments
-from semifl.learning.server_step import Past
+from semifl.learning.server_optimizer import Past
 from semifl.learning.tensorfile import read_tensors
 from semifl.learning.weights import Snapshot, digest
 from semifl.parsing import from_json

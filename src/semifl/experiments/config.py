@@ -1,6 +1,7 @@
 """The configuration of an experiment: frozen dataclasses are the schema, TOML comes in and goes out, strictly.
 
-A section with a `name` (data, data.partition, model, method) takes the keys of the class that the name stands for.
+A section with a `name` (data, model, method, and every field that is itself a choice, such as data.partition) takes the
+keys of the class that the name stands for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,7 +24,7 @@ from semifl.errors import UserError
 from semifl.experiments.health import Health
 from semifl.experiments.toml import Table
 from semifl.federation.world import Method
-from semifl.objectives import Objective
+from semifl.fields import Checked, Choice, Count, NotNegative, ShareBelowOne, Whole, choices
 from semifl.parsing import DEEPEST, TooDeep, from_toml, shallow
 from semifl.registry import did_you_mean
 from semifl.regular import read_text
@@ -32,36 +33,40 @@ T = TypeVar("T")
 LARGEST_FILE = 4 << 20  # bytes of a configuration; a thousand sites need a hundredth
 PATHS = (("data", "root"), ("model", "weights"))  # keys whose values name files
 DATASETS, MODELS, METHODS = "semifl.data.datasets", "semifl.models", "semifl.methods"
-OBJECTIVES = "semifl.objectives"
+MOVED = {  # keys of the first edition
+    "method.server_rule": "method.server_optimizer.name",
+    "method.server_lr": "method.server_optimizer.lr",
+    "method.server_momentum": "method.server_optimizer.momentum (beta1 of adam, yogi and adagrad)",
+    "method.server_beta2": "method.server_optimizer.beta2",
+    "method.server_epsilon": "method.server_optimizer.epsilon",
+    "method.trim": "method.aggregation.share",
+    "method.order": 'method.name = "semifl_released" for the released program\'s order',
+    "method.training": 'method.name = "semifl_ablated"',
+    "method.labeling": 'method.name = "semifl_ablated"',
+    "method.mix_draw": 'method.name = "semifl_released"',
+    "method.mix_view": 'method.name = "semifl_released"',
+    "method.mix_pool": "nothing: partners are drawn from all pictures",
+}
 VIEWS = ("weak_view", "strong_view")
 HANDED_OVER = "python:"  # begins the names of things that a Python program handed over and no name leads to
 
 
 @dataclass(frozen=True)
-class Stop:
+class Stop(Checked):
     """When to end before the last round; 0 means never."""
 
-    minutes: float = 0.0  # of training; 0 means no limit
-    patience: int = 0  # rounds without a better accuracy on the validation part
-
-    def __post_init__(self) -> None:
-        if self.minutes < 0 or self.patience < 0:
-            raise ValueError("minutes and patience must not be negative")
+    minutes: NotNegative = 0.0  # of training; 0 means no limit
+    patience: Whole = 0  # rounds without a better accuracy on the validation part
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(Checked):
     """Who is labeled and who holds what; None leaves it to the data, which may come split."""
 
     labeled: int | None = None  # pictures whose labels the server keeps, as many of each class
-    clients: int | None = None  # among whom the other pictures are divided
-    validation: float = 0.0  # share of the labels held out to choose a model
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.validation < 1:
-            raise ValueError(f"validation must lie between 0 and 1, not {self.validation}")
-        if self.clients is not None and self.clients < 1:
-            raise ValueError(f"clients must be at least 1, not {self.clients}")
+    clients: Count | None = None  # among whom the other pictures are divided
+    validation: ShareBelowOne = 0.0  # share of the labels held out to choose a model
+    partition: Annotated[Partition, Choice(PARTITIONS)] | None = None  # who holds what
 
 
 @dataclass(frozen=True)
@@ -96,21 +101,16 @@ class WarmStart:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Checked):
     """The keys outside all sections."""
 
-    seed: int = 0  # of everything random: who is labeled, the first weights, cohorts, views
-    rounds: int = 800  # of communication
-    threads: int = 2  # of the server's own training; part of the result's bits, so never derived from --workers
+    seed: Whole = 0  # of everything random: who is labeled, the first weights, cohorts, views
+    rounds: Count = 800  # of communication
+    threads: Count = 2  # of the server's own training; part of the result's bits, so never derived from --workers
     precision: Literal["fp32", "bf16", "auto"] = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
     labels_only: bool = True  # also train the same model without clients, to see what they bring
     guard: bool = False  # judge the clients' work by held-out labels and go back where it does harm
-    max_failures: int = 0  # clients whose code may raise before the run stops
-
-    def __post_init__(self) -> None:
-        for name, least in (("seed", 0), ("rounds", 1), ("threads", 1), ("max_failures", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+    max_failures: Whole = 0  # clients whose code may raise before the run stops
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,6 @@ class Config:
     health: Health
     split: Split
     data: Chosen[Source]
-    partition: Chosen[Partition] | None
     model: Chosen[Callable[..., Any]]
     warm_start: WarmStart
     method: Chosen[Method]
@@ -145,9 +144,7 @@ class Config:
 
     def table(self) -> Table:
         """As nested tables with every value written out, ready for TOML."""
-        data = {"name": self.data.name, **_leaves(self.data.thing), **_leaves(self.split), **_leaves(self.views)}
-        if self.partition:
-            data["partition"] = {"name": self.partition.name, **_leaves(self.partition.thing)}
+        data = {"name": self.data.name, **_leaves(self.data.thing), **_leaves(self.views), **_leaves(self.split)}
         model = {"name": self.model.name, **self.model_keys, **_leaves(self.warm_start)}
         return {
             **_leaves(self.run),
@@ -228,7 +225,6 @@ def _decode(table: Table) -> Config:
             raise UserError(f"{name} must be a section, [{name}], not a value")
     refuse_unknown(table, [*_names(Run), *sections], "")
     data, model, method = sections["data"], sections["model"], sections["method"]
-    partition = data.pop("partition", None)
     split = from_section(Split, _take(data, _names(Split)), "data")
     views = from_section(Views, _take(data, VIEWS), "data")
     warm_start = from_section(WarmStart, _take(model, _names(WarmStart)), "model")
@@ -238,35 +234,31 @@ def _decode(table: Table) -> Config:
         stop=from_section(Stop, sections["stop"], "stop"),
         health=from_section(Health, sections["health"], "health"),
         split=split,
-        data=_choose(DATASETS, data, "data", "digits", known=[*_names(Split), *VIEWS, "partition"]),
-        partition=None if partition is None else _choose_partition(partition),
+        data=_choose_data(data),
         model=chosen_model,
         warm_start=warm_start,
-        method=_choose(METHODS, method, "method", "semifl"),
+        method=_choose(Choice(METHODS, "round"), method, "method", "semifl"),
         views=views,
         model_keys=model_keys,
     )
 
 
-def _choose(package: str, section: Table, where: str, default: str, known: Sequence[str] = ()) -> Chosen[Any]:
+def _choose_data(section: Table) -> Chosen[Source]:
+    name = section.get("name")
+    if isinstance(name, str) and name.startswith(HANDED_OVER):
+        return Chosen(section.pop("name"), from_section(InMemory, section, "data"))
+    return _choose(Choice(DATASETS, "load"), section, "data", "digits", known=[*_names(Split), *VIEWS])
+
+
+def _choose(
+    choice: Choice, section: Table, where: str, default: str, start: Any = None, known: Sequence[str] = ()
+) -> Chosen[Any]:
+    """What a section with a `name` stands for; keys left out are those of `start`, if it has that name."""
     name = _text(section.pop("name", default), f"{where}.name")
-    handed_over = where == "data" and name.startswith(HANDED_OVER)
-    cls = InMemory if handed_over else registry.find(package, name, f"{where}.name")
-    duty = {"data": "load", "method": "round", "method.objective": "loss"}[where]
-    if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not hasattr(cls, duty):
-        raise UserError(f"{where}.name = {name!r} is not a dataclass with a method {duty!r}")
-    return Chosen(name, from_section(cls, section, where, known))
-
-
-def _choose_partition(section: Any) -> Chosen[Partition]:
-    if not isinstance(section, dict):
-        raise UserError("data.partition must be a section, [data.partition], not a value")
-    name = _text(section.pop("name", "iid"), "data.partition.name")
-    if name not in PARTITIONS:
-        raise UserError(
-            f"data.partition.name = {name!r} is not one of {', '.join(PARTITIONS)}{did_you_mean(name, PARTITIONS)}"
-        )
-    return Chosen(name, from_section(PARTITIONS[name], section, "data.partition"))
+    cls = choice.find(name, f"{where}.name")
+    if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not hasattr(cls, choice.duty):
+        raise UserError(f"{where}.name = {name!r} is not a dataclass with a method {choice.duty!r}")
+    return Chosen(name, from_section(cls, section, where, known, start if type(start) is cls else None))
 
 
 def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
@@ -298,22 +290,36 @@ def _handed_over(**_: Any) -> Any:
     raise UserError(only_in_python("the model"))
 
 
-def from_section(cls: type[T], section: Table, where: str, known: Sequence[str] = ()) -> T:
-    """An instance of a dataclass from a table: unknown keys, wrong types and bad values are one sentence each."""
+def from_section(cls: type[T], section: Table, where: str, known: Sequence[str] = (), start: T | None = None) -> T:
+    """An instance of a dataclass from a table: unknown keys, wrong types and bad values are one sentence each.
+
+    Keys left out are those of `start`, or the defaults.
+    """
     refuse_unknown(section, [*_names(cls), *known], where)
-    types = get_type_hints(cls)
-    values = {key: _check(types[key], value, f"{where}.{key}" if where else key) for key, value in section.items()}
+    types, chosen = get_type_hints(cls, include_extras=True), choices(cls)
+    values: Table = {}
+    for key, value in section.items():
+        dotted = f"{where}.{key}" if where else key
+        if key in chosen:
+            values[key] = _nested(chosen[key], value, dotted, getattr(start or cls, key, None))
+        else:
+            values[key] = _check(types[key], value, dotted)
     try:
-        return cls(**values)
+        return dataclasses.replace(start, **values) if start is not None else cls(**values)  # type: ignore[type-var]
     except ValueError as error:  # from __post_init__, which names the field itself
         raise UserError(f"{where}.{error}" if where else str(error)) from error
 
 
+def _nested(choice: Choice, value: Any, dotted: str, start: Any) -> Any:
+    """A field that is itself a choice: a section, or a name alone."""
+    section = {"name": value} if isinstance(value, str) else value
+    if not isinstance(section, dict):
+        raise UserError(f"{dotted} must be a section, [{dotted}], not a value")
+    default = choice.names()[0] if start is None else choice.name_of(start)
+    return _choose(choice, dict(section), dotted, default, start).thing
+
+
 def _check(wanted: Any, value: Any, dotted: str) -> Any:
-    if wanted is Objective:
-        if not isinstance(value, dict):
-            raise UserError(f"{dotted} must be a section, [{dotted}], not a value")
-        return _choose(OBJECTIVES, dict(value), dotted, "supervised").thing
     if isinstance(value, int) and abs(value) >= 2**63:
         raise UserError(f"{dotted} is not right: the number is too large")
     plain = tuple(value) if isinstance(value, list) else value
@@ -328,6 +334,8 @@ def refuse_unknown(section: Table, known: Sequence[str], where: str) -> None:
     for key in section:
         if key not in known:
             dotted = f"{where}.{key}" if where else key
+            if dotted in MOVED:
+                raise UserError(f"there is no key {dotted} any more: use {MOVED[dotted]}")
             hint = did_you_mean(key, known) or f"; known are {', '.join(known)}"
             raise UserError(f"unknown key {dotted}{hint}")
 
@@ -339,11 +347,10 @@ def _names(cls: type) -> list[str]:
 def _leaves(thing: Any) -> Table:
     """The shown fields that have a value; one that was itself chosen by name is a section of its own, at the end."""
     values = {each.name: getattr(thing, each.name) for each in dataclasses.fields(thing) if each.repr}
-    chosen = {key: value for key, value in values.items() if dataclasses.is_dataclass(value)}
-    plain = {key: value for key, value in values.items() if key not in chosen and value is not None}
-    return plain | {
-        key: {"name": registry.name_of(OBJECTIVES, value), **_leaves(value)} for key, value in chosen.items()
-    }
+    given = {key: value for key, value in values.items() if value is not None}
+    chosen = {key: choice for key, choice in choices(type(thing)).items() if key in given}
+    plain = {key: value for key, value in given.items() if key not in chosen}
+    return plain | {key: {"name": choice.name_of(given[key]), **_leaves(given[key])} for key, choice in chosen.items()}
 
 
 def _take(section: Table, keys: Sequence[str]) -> Table:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from semifl.fields import Checked, Count, Range
 
 Policy = Literal["warn", "skip", "stop"]
 Record = dict[str, Any]
@@ -23,20 +25,14 @@ MESSAGES = {
 
 
 @dataclass(frozen=True)
-class Health:
+class Health(Checked):
     """What to do about each sign: warn, skip the round's update, or stop the run."""
 
     nonfinite: Policy = "skip"  # a loss or a weight that is not a number
     exploding: Policy = "warn"  # an update many times longer than usual
     collapse: Policy = "warn"  # any of the slow signs
-    explode_factor: float = 10.0  # times the median update of the rounds before
-    patience: int = 10  # rounds that a slow sign must last
-
-    def __post_init__(self) -> None:
-        if not self.explode_factor > 1:
-            raise ValueError(f"explode_factor must be above 1, not {self.explode_factor}")
-        if self.patience < 1:
-            raise ValueError(f"patience must be at least 1, not {self.patience}")
+    explode_factor: Annotated[float, Range(1, open_least=True)] = 10.0  # times the median update of the rounds before
+    patience: Count = 10  # rounds that a slow sign must last
 
     def alerts(self, record: Record, history: Sequence[Record], finite: bool) -> list[str]:
         """The signs that a round shows; `finite` says whether its losses and the weights after it are."""

@@ -23,7 +23,7 @@ def tiny(config: Table) -> Table:
         supervised = method["objective"]["name"] == "supervised"
         small["rounds"] = 100 if supervised and method.get("labels") != "all" else 20
         return _with(small, method, batch=10, ema=min(method.get("ema", 0.0), 0.99))
-    changes: Table = {"activity_rate": 0.4, "server_batch": 10, "client_batch": 10}
+    changes: Table = {"activity_rate": 0.4, "client_batch": 10, **_server_batch(method)}
     if method["name"] != "fedmatch" and "threshold" in _fields(method["name"]):
         changes["threshold"] = 0.7  # as in the demo: a model that has seen 30 pictures is rarely surer
     if method.get("iterations"):
@@ -38,7 +38,7 @@ def small(config: Table) -> Table:
     if method["name"] == "centralized":
         small["rounds"] = 400 if method["objective"]["name"] == "supervised" else 20
         return _with(small, method, batch=min(method["batch"], 64))
-    return _with(small | {"rounds": 100}, method, server_batch=10)
+    return _with(small | {"rounds": 100}, method, **_server_batch(method))
 
 
 def paper(config: Table) -> Table:
@@ -57,6 +57,11 @@ def _resized(config: Table, data: Table, model: Table) -> Table:
         "model": {**model, **norm},
         "method": dict(config["method"]),
     }
+
+
+def _server_batch(method: Table) -> Table:
+    """Ten, where the server trains."""
+    return {"server_batch": 10} if "server_batch" in _fields(method["name"]) else {}
 
 
 def _with(config: Table, method: Table, **changes: Any) -> Table:

@@ -6,8 +6,8 @@ A method inherits these fields and adds its own; `docs/methods/recipe.md` explai
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
@@ -17,64 +17,37 @@ from torch import Tensor
 
 from semifl.data.augment import Kind
 from semifl.data.epochs import WEAK_STRONG, LabeledBatch, UnlabeledBatch, labeled_epochs, unlabeled_epochs
-from semifl.federation.world import Client, Cohort, Federation, Preview, Round, Server, Work
-from semifl.learning.aggregation import Aggregation
+from semifl.federation.world import Client, Cohort, Federation, Preview, Reply, Round, Server, Update, Work
+from semifl.fields import Checked, Count, NotNegative, Positive, Share
+from semifl.learning import local_norm
+from semifl.learning.aggregation import Aggregation, Mean
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
-from semifl.learning.server_step import Past, Rule, ServerStep
-from semifl.learning.training import SGD, Fit, Loss, cosine
-from semifl.learning.weights import Snapshot, Weights
-
-SHARES = ("activity_rate", "threshold", "momentum", "server_momentum", "server_beta2")  # between 0 and 1
-COUNTS = ("client_epochs", "server_epochs", "client_batch", "server_batch")  # at least 1
-POSITIVE = ("lr", "mix_beta", "server_lr", "server_epsilon")
-NOT_NEGATIVE = ("weight_decay", "clip_norm", "proximal", "mix_weight")
+from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
+from semifl.learning.training import SGD, Fit, Fitted, Loss, Memory, cosine
+from semifl.learning.weights import Snapshot, Weights, changed, moved
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Checked):
     """Defaults are those of the SemiFL paper."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
-    activity_rate: float = 0.1  # C, share of the clients that take part in a round
+    activity_rate: Share = 0.1  # C, share of the clients that take part in a round
     cohort_rounding: Literal["floor", "ceil"] = "floor"  # of C·M
-    client_epochs: int = 5  # E at the clients
-    server_epochs: int = 5  # E at the server
-    client_batch: int = 10  # pictures per step at a client
-    server_batch: int = 10  # pictures per step at the server
-    lr: float = 0.03  # η, annealed by a cosine over the rounds
-    momentum: float = 0.9  # of the local optimisers, server and clients
+    client_epochs: Count = 5  # E at the clients
+    client_batch: Count = 10  # pictures per step at a client
+    lr: Positive = 0.03  # η, annealed by a cosine over the rounds
+    momentum: Share = 0.9  # of the local optimisers, server and clients
     nesterov: bool = True  # Nesterov's form of the local momentum
-    weight_decay: float = 5e-4  # of all weights, at every local step
-    clip_norm: float = 0.0  # largest gradient norm of a step; 0 does not clip
-    proximal: float = 0.0  # FedProx's μ: how strongly a client is held to the model it was sent
-    aggregation: Aggregation = "mean"  # the others resist a few bad clients and hold the whole cohort's models
-    trim: float = 0.2  # share of the replies that "trimmed" drops at each end
-    server_rule: Rule = "momentum"  # the global step: SGD with momentum, or FedOpt's adam, yogi, adagrad
-    server_lr: float = 1.0  # of the global step
-    server_momentum: float = 0.5  # of the global step over rounds; β₁ of the adaptive rules
-    server_beta2: float = 0.99  # of adam and yogi
-    server_epsilon: float = 1e-3  # of the adaptive rules: the larger, the less adaptive
+    weight_decay: NotNegative = 5e-4  # of all weights, at every local step
+    clip_norm: NotNegative = 0.0  # largest gradient norm of a step; 0 does not clip
+    proximal: NotNegative = 0.0  # FedProx's μ: how strongly a client is held to the model it was sent
     class_weights: bool = False  # let the labels of rare classes count for more, so that all classes weigh the same
     statistics: Literal["server", "cohort", "all"] = "server"  # whose pictures the BatchNorm statistics come from
-
-    def __post_init__(self) -> None:
-        own = {field.name for field in fields(self)}
-        for name in (each for each in SHARES if each in own):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
-        for name in (each for each in COUNTS if each in own):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in (each for each in POSITIVE if each in own):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        for name in (each for each in NOT_NEGATIVE if each in own):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
-        if not 0 <= self.trim < 0.5:
-            raise ValueError(f"trim must lie between 0 and 0.5, not {self.trim}")
+    aggregation: Aggregation = Mean()  # the others resist a few bad clients and hold the whole cohort's changes
+    server_optimizer: ServerOptimizer = Momentum()  # the global step: SGD with momentum, or FedOpt's adaptive rules
 
     # What semifl asks of a method that has clients
 
@@ -97,9 +70,7 @@ class Recipe:
     def busiest(self) -> Self:
         return self
 
-    def counted_work(self, steps: int, pictures: int) -> Work:
-        """The work of a number of steps."""
-        return Work(steps * min(self.client_batch, pictures) / max(pictures, 1), steps)
+    # What a round is made of
 
     def cohort_size(self, M: int) -> int:
         """⌊C·M⌋ or ⌈C·M⌉ but at least 1; the small shift undoes the rounding of products such as 0.29 × 100."""
@@ -118,28 +89,15 @@ class Recipe:
             asked = S_t if self.statistics == "cohort" else clients.everyone()
         return pool(chain([server.statistics(W)], clients.statistics(W, asked)))
 
-    def server_sgd(self, t: Round) -> SGD:
+    def aggregate(self, replies: Iterable[Reply], start: Weights) -> Weights | None:
+        """`start` after the change that the clients make together; None if nobody trained."""
+        return moved(start, self.aggregation(reply.update.change for reply in replies if reply.update))
+
+    def local_sgd(self, t: Round) -> SGD:
         return SGD(cosine(self.lr, t.progress), self.momentum, self.nesterov, self.weight_decay, self.clip_norm)
 
     def client_sgd(self, t: Round) -> SGD:
-        lr = cosine(self.lr, t.progress)
-        return SGD(lr, self.momentum, self.nesterov, self.weight_decay, self.clip_norm, self.proximal)
-
-    @property
-    def server_step(self) -> ServerStep:
-        return ServerStep(
-            self.server_rule, self.server_lr, self.server_momentum, self.server_beta2, self.server_epsilon
-        )
-
-    def server_batches(self, server: Server, epochs: int | None = None) -> Iterator[LabeledBatch]:
-        epochs = epochs or self.server_epochs
-        return labeled_epochs(server.images, server.labels, server.facts, self.server_batch, epochs, server.seed)
-
-    def server_fit(self, t: Round, W: Weights, server: Server, steps: int = 0) -> Weights:
-        """The server's labels for its epochs, or for a number of `steps`."""
-        batches = islice(self.server_batches(server, steps), steps or None)  # an epoch has a batch at least
-        loss = self.labeled_loss(server.labels, server.facts.classes)
-        return server.fit(Fit(W, batches, loss, self.server_sgd(t), server.seed.under("fit"))).weights
+        return replace(self.local_sgd(t), proximal=self.proximal)
 
     def labeled_loss(self, labels: Tensor, classes: int) -> Loss:
         """The loss of a site with these labels."""
@@ -147,13 +105,45 @@ class Recipe:
             return supervised_loss
         return partial(supervised_loss, weights=balancing_weights(labels, classes))
 
-    def client_batches(self, client: Client, kind: Kind, steps: int = 0) -> Iterator[UnlabeledBatch]:
+
+@dataclass(frozen=True)
+class SemiSupervised(Recipe):
+    """A method whose server trains on labels and whose clients believe their own pseudo-labels."""
+
+    server_epochs: Count = 5  # E at the server
+    server_batch: Count = 10  # pictures per step at the server
+    threshold: Share = 0.95  # τ, from which a pseudo-label is confident: 0 keeps everything, 1 keeps nothing
+    strong_view: Kind = "fixmatch"  # FixMatch's own, or the released SemiFL program's
+
+    def preview(self) -> Preview:
+        return Preview(self.strong_view, None, self.threshold)
+
+    def busiest(self) -> Self:
+        return replace(self, threshold=0.0)
+
+    def server_fit(self, t: Round, W: Weights, server: Server, memory: Memory | None = None, steps: int = 0) -> Fitted:
+        """The server's labels for its epochs, or for a number of `steps`."""
+        batches = islice(self.server_batches(server, steps or self.server_epochs), steps or None)
+        loss = self.labeled_loss(server.labels, server.facts.classes)
+        return server.fit(Fit(W, batches, loss, self.local_sgd(t), server.seed.under("fit"), memory))
+
+    def server_batches(self, server: Server, epochs: int) -> Iterator[LabeledBatch]:
+        """An epoch has one batch at least."""
+        return labeled_epochs(server.images, server.labels, server.facts, self.server_batch, epochs, server.seed)
+
+    def client_batches(self, client: Client, steps: int = 0) -> Iterator[UnlabeledBatch]:
         """Weak and strong views for methods that label batch by batch: of all epochs, or for a number of `steps`."""
         epochs = steps or self.client_epochs
         batches = unlabeled_epochs(
-            client.images, WEAK_STRONG, client.facts, self.client_batch, epochs, client.seed, kind
+            client.images, WEAK_STRONG, client.facts, self.client_batch, epochs, client.seed, self.strong_view
         )
         return islice(batches, steps or None)
+
+    def stepped_work(self, steps: int, pictures: int) -> Work:
+        """The work of a number of steps, or of the epochs if there is none."""
+        if not steps:
+            return super().client_work(pictures)
+        return Work(steps * min(self.client_batch, pictures) / max(pictures, 1), steps)
 
 
 class State(NamedTuple):
@@ -168,13 +158,38 @@ class Averaging(Recipe):
     """A method whose round ends with a step towards an average of models, and has nothing else to remember."""
 
     def start(self, weights: Weights) -> State:
-        return State(weights, self.server_step.start(weights))
+        return State(weights, self.server_optimizer.start(weights))
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         return Snapshot(state.weights, self.refresh(state.weights, server, clients, self.cohort(clients, t)))
 
     def weights(self, state: State) -> Weights:
         return state.weights
+
+
+@dataclass(frozen=True)
+class LocalNorm(Recipe):
+    """A method whose clients may keep the scale and shift of their BatchNorm layers (FedBN)."""
+
+    local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
+
+    def sent_weights(self, model: Snapshot) -> Weights:
+        return local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
+
+    def client_fit(
+        self, client: Client, model: Snapshot, t: Round, batches: Iterator[Any], loss: Loss, buffers: bool = False
+    ) -> Fitted:
+        """Train a client, with `buffers` by the momentum that it kept."""
+        memory = client.memory if buffers else None
+        start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
+        return client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory))
+
+    def update(self, model: Snapshot, fitted: Fitted, examples: int, buffers: bool = False) -> Update:
+        """What a client gives, and what it keeps: its norms, and with `buffers` its momentum."""
+        memory = fitted.memory if buffers else {}
+        if self.local_norm:
+            memory = memory | local_norm.kept(fitted.weights, model.stats)
+        return Update(changed(fitted.weights, self.sent_weights(model)), examples, fitted.terms, memory)
 
 
 def supervised_loss(network: Network, batch: LabeledBatch, weights: Tensor | None = None) -> dict[str, Tensor]:

@@ -42,7 +42,7 @@ class Round:
 class Update(NamedTuple):
     """What a client gives, and what stays with it."""
 
-    change: Weights  # always a difference to the weights that the client was sent (`Method.sent`)
+    change: Weights  # always a difference to what the client was sent (`Method.sent_weights`)
     examples: int  # how many it rests on
     terms: dict[str, float]  # the mean of every named loss term
     memory: Memory

@@ -1,8 +1,6 @@
-"""A client that trains by FixMatch's consistency loss, labeling each batch with its own network as it is then."""
+"""A client's loss by FixMatch's consistency: its own network labels each batch, as it is then."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from torch import Tensor
 
@@ -10,22 +8,21 @@ from semifl.data.epochs import UnlabeledBatch
 from semifl.federation.world import Client
 from semifl.learning.network import Network
 from semifl.learning.targets import Beliefs
-from semifl.learning.training import SGD, Fit, Fitted
-from semifl.learning.weights import Weights
 from semifl.objectives.fixmatch import FixMatch
 
 
-def consistency_fit(
-    client: Client, W: Weights, batches: Iterator[UnlabeledBatch], fixmatch: FixMatch, sgd: SGD
-) -> Fitted:
-    """Batches of a weak and a strong view; such a client never abstains."""
-    beliefs = Beliefs(len(client.images))
+class Consistency:
+    """Of batches of a weak and a strong view; such a client never abstains."""
 
-    def loss(network: Network, batch: UnlabeledBatch) -> dict[str, Tensor]:
-        guessed = fixmatch.consistency(network, *batch.views)
-        beliefs.note(batch.positions, guessed.pseudo)
+    def __init__(self, fixmatch: FixMatch, client: Client) -> None:
+        self._fixmatch, self._client = fixmatch, client
+        self._beliefs = Beliefs(len(client.images))
+
+    def loss(self, network: Network, batch: UnlabeledBatch) -> dict[str, Tensor]:
+        guessed = self._fixmatch.consistency(network, *batch.views)
+        self._beliefs.note(batch.positions, guessed.pseudo)
         return {"loss": guessed.loss}
 
-    fitted = client.fit(Fit(W, batches, loss, sgd, client.seed.under("fit")))
-    beliefs.tell(client, fixmatch.threshold)
-    return fitted
+    def tell(self) -> None:
+        """After training: what the network last said of each picture."""
+        self._beliefs.tell(self._client, self._fixmatch.threshold)

@@ -6,20 +6,20 @@ with another objective one of its semi-supervised rows. A round is one epoch.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, paired_epoch
 from semifl.federation.world import Federation, Played, PooledServer, Preview, Round
+from semifl.fields import Checked, Choice, Count, NotNegative, Positive, ShareBelowOne
 from semifl.learning.network import Network
 from semifl.learning.training import SGD, Fit, Memory, cosine
 from semifl.learning.weights import Snapshot, Weights
-from semifl.objectives import Objective
+from semifl.objectives import OBJECTIVES, Objective
 from semifl.objectives.supervised import Supervised
 
 
@@ -31,29 +31,17 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Centralized:
-    objective: Objective = field(default_factory=Supervised)  # what a batch should teach
+class Centralized(Checked):
+    objective: Annotated[Objective, Choice(OBJECTIVES, "loss")] = Supervised()  # what a batch should teach
     labels: Literal["server", "all"] = "server"  # whose labels are known: "all" is Fully Supervised
-    batch: int = 10  # labeled pictures per step; beside them come objective.ratio times as many unlabeled ones
-    lr: float = 0.1  # annealed by a cosine over the rounds
-    momentum: float = 0.9  # of the optimiser
+    batch: Count = 10  # labeled pictures per step; beside them come objective.ratio times as many unlabeled ones
+    lr: Positive = 0.1  # annealed by a cosine over the rounds
+    momentum: ShareBelowOne = 0.9  # of the optimiser
     nesterov: bool = True  # Nesterov's form of it
-    weight_decay: float = 5e-4  # of all weights, at every step
-    clip_norm: float = 0.0  # largest gradient norm of a step; 0 does not clip
-    ema: float = 0.0  # decay of the average over steps that is tested instead of the trained model; 0: no average
+    weight_decay: NotNegative = 5e-4  # of all weights, at every step
+    clip_norm: NotNegative = 0.0  # largest gradient norm of a step; 0 does not clip
+    ema: ShareBelowOne = 0.0  # decay of an average over steps, tested instead of the trained model; 0: no average
     strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
-
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"batch must be at least 1, not {self.batch}")
-        if not 0 < self.lr < math.inf:
-            raise ValueError(f"lr must be above 0, not {self.lr}")
-        for name in ("momentum", "ema"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
-        for name in ("weight_decay", "clip_norm"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
 
     @property
     def needs(self) -> frozenset[str]:

@@ -8,9 +8,9 @@ consistency) and trains on labels that it and they agree on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,11 +18,11 @@ from sklearn.neighbors import KDTree
 from torch import Tensor
 
 from semifl.data.epochs import LabeledBatch, UnlabeledBatch
-from semifl.federation.recipe import Recipe
-from semifl.federation.world import Client, ClientId, Cohort, Federation, Played, Preview, Reply, Round, Server, Update
-from semifl.learning.aggregation import aggregate
+from semifl.federation.recipe import SemiSupervised
+from semifl.federation.world import Client, ClientId, Cohort, Federation, Played, Reply, Round, Server, Update
+from semifl.fields import Count, NotNegative, Positive, Share, Whole
 from semifl.learning.network import Network
-from semifl.learning.server_step import Past
+from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
 from semifl.learning.targets import Beliefs, pseudo_labels
 from semifl.learning.training import Fit, Memory
 from semifl.learning.weights import Snapshot, Weights, add, changed, moved, scale
@@ -46,48 +46,36 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedMatch(Recipe):
+class FedMatch(SemiSupervised):
     """Defaults are the authors' for labels at the server."""
 
-    activity_rate: float = 0.05  # share of the clients that take part in a round
-    client_epochs: int = 1  # at the clients
-    server_epochs: int = 1  # at the server
-    client_batch: int = 100  # pictures per step at a client
-    server_batch: int = 100  # pictures per step at the server
-    lr: float = 1e-3  # η, annealed by a cosine over the rounds
-    momentum: float = 0.0  # of the local optimisers, server and clients
+    activity_rate: Share = 0.05  # share of the clients that take part in a round
+    client_epochs: Count = 1  # at the clients
+    server_epochs: Count = 1  # at the server
+    client_batch: Count = 100  # pictures per step at a client
+    server_batch: Count = 100  # pictures per step at the server
+    lr: Positive = 1e-3  # η, annealed by a cosine over the rounds
+    momentum: Share = 0.0  # of the local optimisers, server and clients
     nesterov: bool = False  # Nesterov's form of the local momentum
-    weight_decay: float = 0.0  # of all weights, at every local step
-    server_momentum: float = 0.0  # the mean of ψ is the next ψ
-    threshold: float = 0.75  # confidence from which a picture takes part
-    supervised_weight: float = 10.0  # λ_s
-    consistency_weight: float = 1e-2  # λ_ICCS
-    agreement_weight: float = 1e-2  # λ_a, of the agreement labels
-    l1_weight: float = 1e-5  # of ψ
-    l2_weight: float = 10.0  # of σ − ψ
-    psi_share: float = 0.2  # ψ / σ at the start
-    helpers: int = 2  # other clients whose models help a client
-    helper_interval: int = 10  # rounds between two deliveries of helpers
-    helper_pool: int = 20  # latest client models that the server keeps to choose helpers from
-    sparsity: float = 1e-5  # changes of ψ up to this size are not sent
+    weight_decay: NotNegative = 0.0  # of all weights, at every local step
+    server_optimizer: ServerOptimizer = Momentum(momentum=0.0)  # the mean of ψ is the next ψ
+    threshold: Share = 0.75  # confidence from which a picture takes part
+    supervised_weight: NotNegative = 10.0  # λ_s
+    consistency_weight: NotNegative = 1e-2  # λ_ICCS
+    agreement_weight: NotNegative = 1e-2  # λ_a, of the agreement labels
+    l1_weight: NotNegative = 1e-5  # of ψ
+    l2_weight: NotNegative = 10.0  # of σ − ψ
+    psi_share: NotNegative = 0.2  # ψ / σ at the start
+    helpers: Whole = 2  # other clients whose models help a client
+    helper_interval: Count = 10  # rounds between two deliveries of helpers
+    helper_pool: Whole = 20  # latest client models that the server keeps to choose helpers from
+    sparsity: NotNegative = 1e-5  # changes of ψ up to this size are not sent
     trained: Literal["all", "convolutions"] = "all"  # the released SemiFL program never trains the rest
-    strong_view: Literal["fixmatch", "reference"] = "fixmatch"  # FixMatch's own, or the released SemiFL program's
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("supervised_weight", "consistency_weight", "agreement_weight", "l1_weight", "l2_weight"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
-        for name in ("psi_share", "sparsity", "helpers", "helper_pool"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
-        if self.helper_interval < 1:
-            raise ValueError(f"helper_interval must be at least 1, not {self.helper_interval}")
 
     def start(self, weights: Weights) -> State:
         σ = scale(weights, 1 / (1 + self.psi_share))
         ψ = changed(weights, σ)
-        return State(σ, ψ, self.server_step.start(ψ), {})
+        return State(σ, ψ, self.server_optimizer.start(ψ), {})
 
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
         _, ψ, past, peers = state
@@ -99,7 +87,7 @@ class FedMatch(Recipe):
         replies = clients.each(S_t, Parts(σ, ψ), t, own=helpers.__getitem__)
         peers = dict(peers)
         changes = self.keep_peers(replies, Parts(σ, ψ), model, peers, server)
-        ψ, past = self.server_step.take(ψ, moved(ψ, aggregate(self.aggregation, changes, self.trim)), past)
+        ψ, past = self.server_optimizer.step(ψ, moved(ψ, self.aggregation(changes)), past)
         return Played(State(σ, ψ, past, peers), model)
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
@@ -112,12 +100,6 @@ class FedMatch(Recipe):
         W = add(σ, ψ)
         return Snapshot(W, self.refresh(W, server, clients, S_t))
 
-    def preview(self) -> Preview:
-        return Preview(self.strong_view, None, self.threshold)
-
-    def busiest(self) -> Self:
-        return replace(self, threshold=0.0)
-
     # The server: σ from labels, and who helps whom
 
     def server_update(self, t: Round, state: State, server: Server) -> Weights:
@@ -129,9 +111,9 @@ class FedMatch(Recipe):
 
         job = Fit(
             self.weights(state),
-            self.server_batches(server),
+            self.server_batches(server, self.server_epochs),
             loss,
-            self.server_sgd(t),
+            self.local_sgd(t),
             server.seed.under("fit"),
             after_step=self.hold(self.weights(state)),
         )
@@ -175,7 +157,7 @@ class FedMatch(Recipe):
         helpers = sent or remembered(client.memory)
         beliefs = Beliefs(len(client.images))
         loss = partial(self.client_loss, σ=σ, helpers=[add(σ, helper) for helper in helpers], beliefs=beliefs)
-        batches = self.client_batches(client, self.strong_view)
+        batches = self.client_batches(client)
         W = add(σ, ψ)
         job = Fit(W, batches, loss, self.client_sgd(t), client.seed.under("fit"), after_step=self.hold(W))
         fitted = client.fit(job)

@@ -16,6 +16,7 @@ from torch import Tensor
 from semifl.data.epochs import LabeledBatch, labeled_epochs
 from semifl.federation.recipe import Averaging, State
 from semifl.federation.world import ClientId, Cohort, Federation, LabeledClient, Played, Round, Server, Update
+from semifl.learning.aggregation import Mean
 from semifl.learning.network import Network
 from semifl.learning.subnetwork import average_over_holders, cut, narrow_shapes, output_layer
 from semifl.learning.training import Fit
@@ -49,8 +50,8 @@ class HeteroFL(Averaging):
                 f"widths must lie above 0 and up to 1, and 1 must be among them, not {list(self.widths)}: "
                 "else a part of the model would never be trained"
             )
-        if self.aggregation != "mean":
-            raise ValueError(f'aggregation must be "mean" in heterofl, not "{self.aggregation}"')
+        if self.aggregation != Mean():
+            raise ValueError('aggregation.name must be "mean" in heterofl: each entry has its own holders')
         if self.class_weights and self.masked_loss:
             raise ValueError("class_weights must be false with masked_loss: a client's missing classes have no weight")
 
@@ -59,7 +60,7 @@ class HeteroFL(Averaging):
         S_t = self.cohort(clients, t)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         mean = self.gather(W, clients, self.assign(S_t, len(clients), t), t)
-        return Played(State(*self.server_step.take(W, mean, state.past)), model)
+        return Played(State(*self.server_optimizer.step(W, mean, state.past)), model)
 
     def assign(self, S_t: Cohort, M: int, t: Round) -> dict[ClientId, float]:
         """The width of each client of the cohort."""

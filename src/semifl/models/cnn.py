@@ -7,17 +7,14 @@ from typing import Literal
 
 from torch import nn
 
+from semifl.fields import Checked, Count
 from semifl.learning.layers import conv, initialise, narrowed, norm_layer
 
 
 @dataclass(frozen=True)
-class Cnn:
-    width: int = 32  # channels of the first block; each of the other three doubles them
+class Cnn(Checked):
+    width: Count = 32  # channels of the first block; each of the other three doubles them
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ValueError(f"width must be at least 1, not {self.width}")
 
     def build(self, channels: int, size: int, classes: int, share: float = 1.0) -> nn.Module:
         layers: list[nn.Module] = []

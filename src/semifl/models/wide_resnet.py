@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from semifl.fields import Checked, Count, Range
 from semifl.learning.layers import conv, initialise, narrowed, norm_layer
 
 DEEPEST = 1000  # layers, the most of the paper
 
 
 @dataclass(frozen=True)
-class WideResNet:
-    depth: int = 28  # layers: 10, 16, 22, 28, …
-    width: int = 2  # k, times the 16, 32 and 64 channels of a plain one
+class WideResNet(Checked):
+    depth: Annotated[int, Range(10, DEEPEST)] = 28  # layers: 10, 16, 22, 28, …
+    width: Count = 2  # k, times the 16, 32 and 64 channels of a plain one
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
 
     def __post_init__(self) -> None:
-        if self.depth < 10 or (self.depth - 4) % 6:
+        super().__post_init__()
+        if (self.depth - 4) % 6:
             raise ValueError(f"depth must be 10, 16, 22, 28, … (6n + 4), not {self.depth}")
-        if self.depth > DEEPEST:
-            raise ValueError(f"depth must be at most {DEEPEST}, not {self.depth}")
-        if self.width < 1:
-            raise ValueError(f"width must be at least 1, not {self.width}")
 
     def build(self, channels: int, size: int, classes: int, share: float = 1.0) -> nn.Module:
         blocks = (self.depth - 4) // 6

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, View
+from semifl.fields import Count, NotNegative, Share
 from semifl.learning.network import Network
 from semifl.learning.targets import PseudoLabels, pseudo_labels
 from semifl.learning.training import Memory
@@ -33,9 +34,9 @@ class Consistency(NamedTuple):
 class FixMatch(Objective):
     views: ClassVar[tuple[View, ...]] = ("weak", "strong")
 
-    ratio: int = 7  # μ
-    threshold: float = 0.95  # τ
-    unlabeled_weight: float = 1.0  # λ_u
+    ratio: Count = 7  # μ
+    threshold: Share = 0.95  # τ
+    unlabeled_weight: NotNegative = 1.0  # λ_u
 
     def confident_from(self) -> float:
         return self.threshold

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, View
+from semifl.fields import Count, NotNegative, Share
 from semifl.learning.network import Network
 from semifl.learning.training import Memory
 from semifl.learning.weights import Weights
@@ -26,10 +27,10 @@ TEACHER = "teacher."
 class MeanTeacher(Objective):
     views: ClassVar[tuple[View, ...]] = ("weak", "weak")
 
-    ratio: int = 1  # μ, unlabeled pictures per labeled one
-    unlabeled_weight: float = 50.0  # of the consistency with the teacher, at its height
-    ramp_up: float = 0.22  # share of training over which the weight rises: 40,000 of the authors' 180,000 steps
-    decay: float = 0.999  # α; in early steps 1 − 1/(step + 1), so that the teacher forgets the random start
+    ratio: Count = 1  # μ, unlabeled pictures per labeled one
+    unlabeled_weight: NotNegative = 50.0  # of the consistency with the teacher, at its height
+    ramp_up: Share = 0.22  # share of training over which the weight rises: 40,000 of the authors' 180,000 steps
+    decay: Share = 0.999  # α; in early steps 1 − 1/(step + 1), so that the teacher forgets the random start
 
     def start(self, weights: Weights, classes: int) -> Memory:
         teacher = {TEACHER + name: tensor.clone() for name, tensor in weights.items()}

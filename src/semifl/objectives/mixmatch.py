@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, View
+from semifl.fields import Count, NotNegative, Positive, Share
 from semifl.learning.network import Network
 from semifl.learning.training import Memory
 from semifl.objectives import Objective
@@ -28,12 +29,12 @@ from semifl.objectives._terms import (
 
 @dataclass(frozen=True)
 class MixMatch(Objective):
-    ratio: int = 1  # μ, unlabeled pictures per labeled one
-    weak_views: int = 2  # K
-    temperature: float = 0.5  # T
-    mix_beta: float = 0.75  # α
-    unlabeled_weight: float = 75.0  # λ_U: the authors take 75 for CIFAR-10, 150 for CIFAR-100, 250 for SVHN
-    ramp_up: float = 1 / 64  # share of training over which λ_U rises in a straight line: 16 of the authors' 1,024
+    ratio: Count = 1  # μ, unlabeled pictures per labeled one
+    weak_views: Count = 2  # K
+    temperature: Positive = 0.5  # T
+    mix_beta: Positive = 0.75  # α
+    unlabeled_weight: NotNegative = 75.0  # λ_U: the authors take 75 for CIFAR-10, 150 for CIFAR-100, 250 for SVHN
+    ramp_up: Share = 1 / 64  # share of training over which λ_U rises in a straight line: 16 of the authors' 1,024
 
     @property
     def views(self) -> tuple[View, ...]:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, View
+from semifl.fields import Count, NotNegative, Share
 from semifl.learning.network import Network
 from semifl.learning.training import Memory
 from semifl.objectives import Objective
@@ -22,9 +23,9 @@ from semifl.objectives._terms import gaussian_ramp, has_unlabeled, labeled_loss
 class PiModel(Objective):
     views: ClassVar[tuple[View, ...]] = ("weak", "weak")
 
-    ratio: int = 1  # μ, unlabeled pictures per labeled one
-    unlabeled_weight: float = 10.0  # w_max
-    ramp_up: float = 0.27  # share of training over which w(t) rises: 80 of the authors' 300 epochs
+    ratio: Count = 1  # μ, unlabeled pictures per labeled one
+    unlabeled_weight: NotNegative = 10.0  # w_max
+    ramp_up: Share = 0.27  # share of training over which w(t) rises: 80 of the authors' 300 epochs
 
     def loss(self, network: Network, batch: PairedBatch, memory: Memory, progress: float) -> dict[str, Tensor]:
         # Labels, in the weak view.

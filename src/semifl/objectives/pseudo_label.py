@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, View
+from semifl.fields import Count, NotNegative, Share
 from semifl.learning.network import Network
 from semifl.learning.targets import pseudo_labels
 from semifl.learning.training import Memory
@@ -23,11 +24,11 @@ from semifl.objectives._terms import has_unlabeled, labeled_loss, linear_ramp
 class PseudoLabel(Objective):
     views: ClassVar[tuple[View, ...]] = ("weak",)
 
-    ratio: int = 8  # the author's 256 beside 32
-    unlabeled_weight: float = 3.0  # α_f
-    ramp_from: float = 0.1  # T₁, as a share of training
-    ramp_to: float = 0.6  # T₂
-    threshold: float = 0.0  # 0 keeps every pseudo-label, as the author does; later re-runs of the method take 0.95
+    ratio: Count = 8  # the author's 256 beside 32
+    unlabeled_weight: NotNegative = 3.0  # α_f
+    ramp_from: Share = 0.1  # T₁, as a share of training
+    ramp_to: Share = 0.6  # T₂
+    threshold: Share = 0.0  # 0 keeps every pseudo-label, as the author does; later re-runs of the method take 0.95
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, View
+from semifl.fields import Count, NotNegative, Positive, Share
 from semifl.learning.network import Network
 from semifl.learning.training import Memory
 from semifl.learning.weights import Weights
@@ -32,16 +33,16 @@ TINY = 1e-6  # keeps a class that is never predicted from dividing by nothing
 
 @dataclass(frozen=True)
 class ReMixMatch(Objective):
-    ratio: int = 1  # μ, unlabeled pictures per labeled one
-    strong_views: int = 2  # K; the authors take 8
-    temperature: float = 0.5  # T
-    mix_beta: float = 0.75  # α
-    unlabeled_weight: float = 1.5  # λ_U, of U'
-    anchor_weight: float = 0.5  # λ_Û₁
-    rotation_weight: float = 0.5  # λ_r
-    ramp_up: float = 1 / 64  # share of training over which λ_U and λ_Û₁ rise: 16 of the authors' 1,024
-    window: int = 128  # batches over which predictions are averaged
-    rotation_lr: float = 0.1  # of the rotation head, which plain SGD trains
+    ratio: Count = 1  # μ, unlabeled pictures per labeled one
+    strong_views: Count = 2  # K; the authors take 8
+    temperature: Positive = 0.5  # T
+    mix_beta: Positive = 0.75  # α
+    unlabeled_weight: NotNegative = 1.5  # λ_U, of U'
+    anchor_weight: NotNegative = 0.5  # λ_Û₁
+    rotation_weight: NotNegative = 0.5  # λ_r
+    ramp_up: Share = 1 / 64  # share of training over which λ_U and λ_Û₁ rise: 16 of the authors' 1,024
+    window: Count = 128  # batches over which predictions are averaged
+    rotation_lr: Positive = 0.1  # of the rotation head, which plain SGD trains
 
     @property
     def views(self) -> tuple[View, ...]:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, View
+from semifl.fields import Count, NotNegative, Positive, Share
 from semifl.learning.network import Network
 from semifl.learning.targets import pseudo_labels
 from semifl.learning.training import Memory
@@ -26,10 +27,10 @@ from semifl.objectives._terms import has_unlabeled, labeled_loss
 class UDA(Objective):
     views: ClassVar[tuple[View, ...]] = ("weak", "strong")
 
-    ratio: int = 7  # μ, unlabeled pictures per labeled one
-    temperature: float = 0.4  # τ
-    threshold: float = 0.8  # β
-    unlabeled_weight: float = 1.0  # λ
+    ratio: Count = 7  # μ, unlabeled pictures per labeled one
+    temperature: Positive = 0.4  # τ
+    threshold: Share = 0.8  # β
+    unlabeled_weight: NotNegative = 1.0  # λ
     annealing: Literal["none", "log", "linear", "exp"] = "none"  # of the training signal; the authors' CIFAR-10: none
 
     def confident_from(self) -> float:

@@ -53,8 +53,6 @@ def test_letters_give_the_bits_of_a_simulation(pictures, post, tmp_path, method,
     table = run_table(**method)
     if model:  # its head makes it unsure at first, and who trains on few pictures is told to abstain by the policy
         table |= {"model": model, "method": {**table["method"], "threshold": 0.3}}
-    if method.get("name") == "fedmatch":
-        del table["method"]["client_buffers"]
     simulated = {**table, "data": {**table["data"], "name": "folder", "root": str(pictures)}}
     expected = start(decode(simulated), tmp_path / "local")
     result = play(Hub(pictures, tmp_path / "runs", SITES), "first", table, post, Silent())

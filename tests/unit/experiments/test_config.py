@@ -1,5 +1,7 @@
 """TOML in and out, and a sentence for every mistake."""
 
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,8 @@ from semifl.errors import UserError
 from semifl.experiments import toml
 from semifl.experiments.config import decode, override, read
 from semifl.experiments.presets import find, presets
+from semifl.learning.aggregation import Aggregation, Mean, Trimmed
+from semifl.learning.server_optimizer import Adam, Momentum, ServerOptimizer, Yogi
 from semifl.methods.semifl import SemiFL
 
 
@@ -62,9 +66,14 @@ def test_paper_presets_have_the_released_programs_settings(name: str, batch: int
         0.95,
         0.75,
     )
-    assert (method.client_epochs, method.server_epochs, method.client_batch, method.server_momentum) == (5, 5, 10, 0.5)
-    assert (method.order, method.clip_norm, method.client_buffers, method.strong_view) == (
-        "reference",
+    assert (method.client_epochs, method.server_epochs, method.client_batch, method.server_optimizer.momentum) == (
+        5,
+        5,
+        10,
+        0.5,
+    )
+    assert (config.method.name, method.clip_norm, method.client_buffers, method.strong_view) == (
+        "semifl_released",
         1.0,
         "kept",
         "reference",
@@ -93,7 +102,17 @@ def test_override_takes_toml_values_and_bare_words() -> None:
         ({"method": {"threshold": "high"}}, "method.threshold = 'high' is not right: it should be a valid number"),
         ({"method": {"client_epochs": 1.5}}, "method.client_epochs = 1.5 is not right"),
         ({"method": {"nesterov": 1}}, "method.nesterov = 1 is not right: it should be a valid boolean"),
-        ({"method": {"order": "papre"}}, "method.order = 'papre' is not right: it should be 'paper' or 'reference'"),
+        ({"method": {"statistics": "al"}}, "method.statistics = 'al' is not right: it should be 'server', 'cohort' or"),
+        ({"method": {"order": "paper"}}, "there is no key method.order any more: use method.name"),
+        ({"method": {"server_optimizer": {"name": "adma"}}}, "did you mean 'adam'?"),
+        ({"method": {"server_optimizer": {"beta2": 0.5}}}, "unknown key method.server_optimizer.beta2; known are lr"),
+        ({"method": {"server_optimizer": 3}}, "method.server_optimizer must be a section, [method.server_optimizer]"),
+        ({"method": {"aggregation": {"name": "trimmed", "share": 0.5}}}, "method.aggregation.share must be at least 0"),
+        ({"method": {"mix_weight": 0.0, "mix_beta": 0.5}}, "method.mix_beta has no effect with mix_weight = 0"),
+        (
+            {"method": {"name": "semifl_ablated", "training": "alternate", "step_from": "server"}},
+            "method.step_from has no effect",
+        ),
         ({"method": {"name": "semilf"}}, "did you mean 'semifl'?"),
         ({"model": {"depth": 11}}, "model.depth must be 10, 16, 22, 28"),
         ({"model": {"name": "resnet", "depth": 50}}, "model.depth = 50 is not right: it should be 9 or 18"),
@@ -104,7 +123,7 @@ def test_override_takes_toml_values_and_bare_words() -> None:
         ({"data": {"partition": {"name": "ird"}}}, "did you mean 'iid'?"),
         ({"data": {"partition": {"name": "dirichlet", "alpha": 0.0}}}, "data.partition.alpha must be above 0"),
         ({"data": {"clients": 0}}, "data.clients must be at least 1"),
-        ({"data": {"validation": 1.0}}, "data.validation must lie between 0 and 1"),
+        ({"data": {"validation": 1.0}}, "data.validation must be at least 0 and below 1"),
         ({"data": "digits"}, "data must be a section"),
         ({"rounds": 0}, "rounds must be at least 1, not 0"),
         ({"stop": {"patience": 3}}, "stop.patience needs data.validation"),
@@ -163,3 +182,34 @@ def test_data_that_cannot_be_divided_is_one_sentence(changes: dict, sentence: st
     with pytest.raises(UserError) as error:
         build_world(decode(table))
     assert sentence in str(error.value)
+
+
+@dataclass(frozen=True)
+class TwoChoices:
+    """A method, as far as a configuration asks, with two fields that are sections."""
+
+    first: ServerOptimizer = Momentum(momentum=0.25)
+    second: Aggregation = Mean()
+
+    def round(self) -> None: ...
+
+
+NAME = f"{__name__}:TwoChoices"
+
+
+def test_every_field_that_is_a_choice_is_a_section_and_show_prints_what_run_reads() -> None:
+    given = {"name": NAME, "first": {"name": "yogi", "beta1": 0.5}, "second": {"name": "trimmed", "share": 0.1}}
+    config = decode({"method": given})
+    assert config.method.thing == TwoChoices(Yogi(beta1=0.5), Trimmed(0.1))
+    printed = toml.dumps(config.table())
+    assert "[method.first]" in printed
+    assert decode(tomllib.loads(printed)).table() == config.table()
+
+
+def test_keys_left_out_of_a_section_are_those_of_the_methods_default_while_its_name_is_kept() -> None:
+    assert decode({"method": {"name": NAME, "first": {"lr": 0.5}}}).method.thing.first == Momentum(0.5, 0.25)
+    assert decode({"method": {"name": NAME, "first": {"name": "momentum"}}}).method.thing.first.momentum == 0.25
+    assert decode({"method": {"name": NAME, "first": "adam"}}).method.thing.first == Adam()
+    assert decode({"method": {"name": "fedrgd", "server_optimizer": {"lr": 0.5}}}).method.thing.server_optimizer == (
+        Momentum(0.5, 0.0)
+    )

@@ -110,7 +110,7 @@ def test_an_own_table_is_rows_times_columns(tmp_path: Path) -> None:
     cell = table.at("no mixup", "skewed")
     assert cell is not None
     config = decode(cell.config)
-    assert (config.method.thing.mix_weight, config.partition.name) == (0.0, "classes")
+    assert (config.method.thing.mix_weight, config.split.partition.per_client) == (0.0, 2)
     assert len({each.name for each in table.cells}) == 4
 
 

@@ -42,9 +42,7 @@ def test_the_weighted_loss_by_hand() -> None:
         {"client_epochs": 0},
         {"lr": 0.0},
         {"proximal": -1.0},
-        {"server_lr": float("inf")},
-        {"trim": 0.5},
-        {"server_beta2": -0.1},
+        {"weight_decay": float("inf")},
     ],
 )
 def test_bad_values_are_named(bad: dict) -> None:

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from semifl.learning.aggregation import aggregate
+from semifl.learning.aggregation import AGGREGATIONS, Trimmed
 
 KINDS = ("mean", "clipped", "median", "trimmed")
+
+
+def aggregate(kind: str, changes, share: float):
+    return Trimmed(share)(changes) if kind == "trimmed" else AGGREGATIONS[kind]()(changes)
 
 
 def changes(*rows: list[float]) -> list[dict[str, torch.Tensor]]:

@@ -73,7 +73,7 @@ def test_a_run_on_a_gpu_learns_the_same(device: str, workers: int, tmp_path: Pat
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there[device]:
         pytest.skip(f"this machine has no {device}: nothing of that device was tried")
-    table = toy_table(client_buffers="kept", server_buffers="kept", statistics="all")
+    table = toy_table(name="semifl_released")
     on_cpu = start(decode(table), tmp_path / "cpu")
     on_gpu = start(decode(table), tmp_path / device, workers, device)
     assert on_gpu["accuracy"] == pytest.approx(on_cpu["accuracy"], abs=12)

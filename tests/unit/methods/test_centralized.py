@@ -215,7 +215,7 @@ def test_the_model_of_the_first_state_is_what_it_started_with() -> None:
         ("momentum", 1.0, "method.momentum must be at least 0 and below 1, not 1.0"),
         ("ema", 1.0, "method.ema must be at least 0 and below 1, not 1.0"),
         ("weight_decay", -1.0, "method.weight_decay must not be negative, but is -1.0"),
-        ("objective", "fixmatch", "method.objective must be a section, [method.objective], not a value"),
+        ("objective", 3, "method.objective must be a section, [method.objective], not a value"),
     ],
 )
 def test_a_wrong_field_is_one_sentence(key: str, value: object, message: str) -> None:

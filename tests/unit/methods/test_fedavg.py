@@ -22,6 +22,8 @@ from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
 from semifl.federation.workers import Here
 from semifl.federation.world import Round
+from semifl.learning.aggregation import Mean, Median
+from semifl.learning.server_optimizer import Momentum
 from semifl.learning.weights import Snapshot, Weights
 from semifl.methods.fedavg import FedAvg, State
 from semifl.randomness import Seed
@@ -30,7 +32,13 @@ FACTS = Facts(("a", "b", "c"), mean=(0.5, 0.4, 0.3), std=(0.25, 0.3, 0.35), may_
 LABELED = 6
 SIZES = (5, 11, 0, 8)  # pictures of each client: unequal, a last batch of one, and a client without any
 NORMS = ("2.weight", "2.bias")
-METHOD = FedAvg(activity_rate=1.0, client_epochs=2, client_batch=5, lr=0.1, weight_decay=0.01, server_momentum=0.5)
+METHOD = FedAvg(
+    activity_rate=1.0,
+    client_epochs=2,
+    client_batch=5,
+    lr=0.1,
+    weight_decay=0.01,
+)
 
 
 def build() -> nn.Module:
@@ -148,7 +156,7 @@ def test_two_rounds_by_hand(place: Place, weighting: str, proximal: float) -> No
 
 
 def test_the_robust_mean_of_a_round(place: Place) -> None:
-    method = replace(METHOD, aggregation="median", server_momentum=0.0)
+    method = replace(METHOD, aggregation=Median(), server_optimizer=Momentum(momentum=0.0))
     world = World(place)
     state = world.first(method)
 
@@ -176,7 +184,7 @@ def test_the_model_that_is_sent_is_tested_with_its_statistics(place: Place) -> N
 
 def test_kept_momentum_goes_on_where_it_stopped(place: Place) -> None:
     """Two rounds without averaging (one client, no global momentum) are one training of twice the epochs."""
-    method = replace(METHOD, client_epochs=1, client_buffers="kept", server_momentum=0.0)
+    method = replace(METHOD, client_epochs=1, client_buffers="kept", server_optimizer=Momentum(momentum=0.0))
     world = World(place)
     world.clients.sample = lambda count, rng: (0,)  # type: ignore[method-assign]
     state = world.first(method)
@@ -200,7 +208,9 @@ def test_kept_momentum_goes_on_where_it_stopped(place: Place) -> None:
 @pytest.mark.parametrize("buffers", ["fresh", "kept"])
 @pytest.mark.parametrize("momentum", [0.9, 0.0])
 def test_norms_stay_at_home_and_come_back(place: Place, buffers: str, momentum: float) -> None:
-    method = replace(METHOD, local_norm=True, client_buffers=buffers, momentum=momentum, server_momentum=0.0)
+    method = replace(
+        METHOD, local_norm=True, client_buffers=buffers, momentum=momentum, server_optimizer=Momentum(momentum=0.0)
+    )
     world = World(place)
     first = world.first(method)
     assert place.memory is not None
@@ -244,8 +254,8 @@ def test_norms_are_not_sent(place: Place) -> None:
 
 
 @pytest.mark.parametrize("local_norm", [False, True])
-@pytest.mark.parametrize("aggregation", ["mean", "median"])
-def test_a_federation_that_nobody_has_joined(place: Place, local_norm: bool, aggregation: str) -> None:
+@pytest.mark.parametrize("aggregation", [Mean(), Median()])
+def test_a_federation_that_nobody_has_joined(place: Place, local_norm: bool, aggregation: Mean | Median) -> None:
     method = replace(METHOD, local_norm=local_norm, aggregation=aggregation)
     world = World(place, size=0)
     first = world.first(method)

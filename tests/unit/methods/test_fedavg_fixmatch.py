@@ -13,7 +13,9 @@ def mean(weights: list[Weights], name: str) -> np.ndarray:
 
 
 def test_half_of_the_model_is_the_servers_and_the_clients_share_the_rest() -> None:
-    stage = Stage(name="fedavg_fixmatch", threshold=0.0, server_momentum=0.0, server_batch=3, client_batch=4)
+    stage = Stage(
+        name="fedavg_fixmatch", threshold=0.0, server_optimizer={"momentum": 0.0}, server_batch=3, client_batch=4
+    )
     start = stage.method.start(stage.first)
     after = stage.round(1, start)
     ((job, server),) = stage.server.fits
@@ -28,7 +30,7 @@ def test_half_of_the_model_is_the_servers_and_the_clients_share_the_rest() -> No
 
 @pytest.mark.parametrize("step_from", ["sent", "server"])
 def test_the_global_step_starts_from_the_model_that_was_sent_or_from_the_servers(step_from: str) -> None:
-    stage = Stage(name="fedavg_fixmatch", threshold=0.0, server_momentum=0.5, step_from=step_from)
+    stage = Stage(name="fedavg_fixmatch", threshold=0.0, server_optimizer={"momentum": 0.5}, step_from=step_from)
     state = stage.method.start(stage.first)
     velocity = {name: np.zeros(tensor.shape) for name, tensor in stage.first.items()}
     for index in (1, 2):
@@ -64,7 +66,7 @@ def test_clients_that_are_sure_of_nothing_still_answer_unchanged_but_for_weight_
 
 
 def test_without_clients_the_model_is_the_servers() -> None:
-    stage = Stage(name="fedavg_fixmatch", server_momentum=0.0)
+    stage = Stage(name="fedavg_fixmatch", server_optimizer={"momentum": 0.0})
     stage.clients._size = 0
     after = stage.round(1, stage.method.start(stage.first))
     ((_, server),) = stage.server.fits

@@ -29,6 +29,7 @@ from semifl.federation.tally import Tally
 from semifl.federation.workers import Here
 from semifl.federation.world import Cohort, Round
 from semifl.learning.network import Network
+from semifl.learning.server_optimizer import Momentum
 from semifl.learning.weights import Snapshot, Weights
 from semifl.methods.fedavg import FedAvg
 from semifl.methods.heterofl import HeteroFL, State, masked_loss
@@ -125,7 +126,10 @@ def mean_by_hand(place: Place, local: dict[int, Weights], start: Weights, masked
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_a_round_by_hand(masked: bool) -> None:
-    method, world = replace(METHOD, masked_loss=masked, assignment="fix", server_momentum=0.0), World(place())
+    method, world = (
+        replace(METHOD, masked_loss=masked, assignment="fix", server_optimizer=Momentum(momentum=0.0)),
+        World(place()),
+    )
     state = method.start(world.place.network.weights())
     width = method.assign(tuple(range(len(SIZES))), len(SIZES), round_at(1))
     assert set(width.values()) == {1.0, 0.5, 0.25}  # or the test would show little
@@ -153,7 +157,7 @@ def test_what_nobody_holds_keeps_its_value() -> None:
         def assign(self, S_t: Cohort, M: int, t: Round) -> dict[int, float]:
             return dict.fromkeys(S_t, 0.25)
 
-    method, world = Narrow(activity_rate=1.0, client_epochs=1, server_momentum=0.0), World(place())
+    method, world = Narrow(activity_rate=1.0, client_epochs=1, server_optimizer=Momentum(momentum=0.0)), World(place())
     state = method.start(world.place.network.weights())
 
     after = world.play(method, state)
@@ -303,5 +307,5 @@ def test_widths_that_cannot_be(widths: list[float]) -> None:
 
 
 def test_robust_means_are_refused() -> None:
-    with pytest.raises(UserError, match=r'method\.aggregation must be "mean" in heterofl, not "median"'):
+    with pytest.raises(UserError, match=r'method\.aggregation\.name must be "mean" in heterofl'):
         decode({"method": {"name": "heterofl", "aggregation": "median"}})

@@ -9,7 +9,7 @@ from semifl.data.epochs import UnlabeledBatch
 from semifl.federation.memory import ClientMemory
 from semifl.learning.network import Network
 from semifl.learning.targets import Beliefs
-from semifl.methods.semifl import SemiFL
+from semifl.methods.semifl_ablated import SemiFLAblated
 from stage import Stage
 
 
@@ -21,7 +21,12 @@ def softmax(z: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("step_from", ["sent", "server"])
 def test_parallel_training_starts_everyone_from_the_same_weights_and_gives_the_server_half(step_from: str) -> None:
     stage = Stage(
-        name="semifl", threshold=0.0, training="parallel", step_from=step_from, server_momentum=0.5, client_batch=4
+        name="semifl_ablated",
+        threshold=0.0,
+        labeling="global",
+        step_from=step_from,
+        server_optimizer={"momentum": 0.5},
+        client_batch=4,
     )
     state = stage.method.start(stage.first)
     velocity = {name: np.zeros(tensor.shape) for name, tensor in stage.first.items()}
@@ -41,7 +46,7 @@ def test_parallel_training_starts_everyone_from_the_same_weights_and_gives_the_s
 
 
 def test_parallel_training_without_a_confident_client_is_the_servers_alone() -> None:
-    stage = Stage(name="semifl", threshold=1.0, training="parallel", server_momentum=0.0)
+    stage = Stage(name="semifl_ablated", threshold=1.0, labeling="global", server_optimizer={"momentum": 0.0})
     after = stage.round(1, stage.method.start(stage.first))
     ((_, server),) = stage.server.fits
     assert all(torch.equal(after.weights[name], tensor) for name, tensor in server.weights.items())
@@ -68,9 +73,9 @@ def test_the_loss_with_labels_of_the_batch_by_hand() -> None:
     )
 
     views = tuple(torch.tensor(view, dtype=torch.float32).view(6, 1, 2, 2) for view in (weak, strong))
-    method, beliefs = SemiFL(threshold=0.6, mix_weight=0.5, labeling="batch"), Beliefs(6)
+    method, beliefs = SemiFLAblated(threshold=0.6, mix_weight=0.5), Beliefs(6)
     torch.manual_seed(7)
-    terms = method.unsure_loss(network, UnlabeledBatch(views, torch.arange(6)), beliefs)
+    terms = method.batch_loss(network, UnlabeledBatch(views, torch.arange(6)), beliefs)
     np.testing.assert_allclose(terms["fix"].item(), L_fix, rtol=1e-4)
     np.testing.assert_allclose(terms["mix"].item(), L_mix, rtol=1e-4)
     np.testing.assert_allclose(terms["loss"].item(), L_fix + 0.5 * L_mix, rtol=1e-4)
@@ -78,13 +83,14 @@ def test_the_loss_with_labels_of_the_batch_by_hand() -> None:
 
 
 def test_such_clients_never_abstain_and_unchanged_weights_are_averaged_in() -> None:
-    stage = Stage(name="semifl", threshold=1.0, labeling="batch", server_momentum=0.0)
-    after = stage.round(1, stage.method.start(stage.first))
+    stage = Stage(name="semifl_ablated", threshold=1.0, training="alternate", server_optimizer={"momentum": 0.0})
+    stage.round(1, stage.method.start(stage.first))
+    ((job, _),) = stage.server.fits  # which follows the clients
     sent = stage.clients.sent[0][0].weights
     assert [reply.outcome for reply in stage.clients.replies] == ["trained"] * 4
     for reply in stage.clients.replies:
         assert not any(tensor.any() for tensor in reply.update.change.values())
-    for name, tensor in after.weights.items():
+    for name, tensor in job.start.items():
         np.testing.assert_allclose(tensor.numpy(), sent[name].numpy(), atol=1e-6)
 
 

@@ -59,13 +59,13 @@ def play(norm: str = "batch", rounds: int = 2, **method):
 
 
 def test_the_papers_order() -> None:
-    diaries, last, _, _ = play(order="paper")
+    diaries, last, _, _ = play()
     assert diaries == [["fit", "statistics", "clients"]] * 2
     assert last == ["fit", "statistics"]  # T + 1 fine-tunes
 
 
 def test_the_reference_order_computes_statistics_once_a_round() -> None:
-    diaries, last, state, model = play(order="reference")
+    diaries, last, state, model = play(name="semifl_released", statistics="server")
     # Round 1 needs those of the random network; from then on those of the end of the round before are sent.
     assert diaries == [["statistics", "clients", "fit", "statistics"], ["clients", "fit", "statistics"]]
     assert last == []  # T fine-tunes: the tested model is the final one
@@ -73,7 +73,7 @@ def test_the_reference_order_computes_statistics_once_a_round() -> None:
 
 
 def test_without_batchnorm_the_reference_order_still_ends_without_another_fine_tune() -> None:
-    diaries, last, _, model = play(norm="group", order="reference")
+    diaries, last, _, model = play(norm="group", name="semifl_released")
     assert "fit" not in last
     assert model.stats == {}
     assert all(diary.count("fit") == 1 for diary in diaries)

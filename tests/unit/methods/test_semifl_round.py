@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-import semifl.methods.semifl as semifl_file
+import semifl.data.mixtures as mixtures
 from semifl.data.dataset import UNKNOWN, Facts
 from semifl.data.partition import Holdings
 from semifl.federation.local import LocalFederation
@@ -24,6 +24,7 @@ from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
 from semifl.federation.workers import Here
 from semifl.federation.world import Round
+from semifl.learning.server_optimizer import Momentum
 from semifl.methods.semifl import SemiFL
 from semifl.randomness import Seed
 
@@ -40,10 +41,9 @@ METHOD = SemiFL(
     momentum=0.9,
     weight_decay=0.01,
     clip_norm=0.7,
-    server_momentum=0.5,
+    server_optimizer=Momentum(momentum=0.5),
     mix_weight=0.8,
     statistics="cohort",
-    mix_view="own",
 )
 
 
@@ -182,7 +182,9 @@ def straight_round(place: Place, method: SemiFL, t: Round, W: list[np.ndarray], 
     if not trained:
         return server.p, velocity, 0
     mean = [np.mean([p[i] for p in trained], axis=0) for i in range(4)]
-    velocity = [method.server_momentum * v + (w - m) for v, w, m in zip(velocity, server.p, mean, strict=True)]
+    velocity = [
+        method.server_optimizer.momentum * v + (w - m) for v, w, m in zip(velocity, server.p, mean, strict=True)
+    ]
     return [w - v for w, v in zip(server.p, velocity, strict=True)], velocity, len(trained)
 
 
@@ -206,7 +208,7 @@ def play(place: Place, method: SemiFL, rounds: int):
 
 @pytest.fixture(autouse=True)
 def negative_as_strong_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(semifl_file, "strong", lambda images, facts, kind, generator: 255 - images)
+    monkeypatch.setattr(mixtures, "strong", lambda images, facts, kind, generator: 255 - images)
 
 
 def assert_equal(weights, expected) -> None:
@@ -227,7 +229,7 @@ def test_two_rounds_equal_the_straight_line(place: Place) -> None:
 
 
 def test_without_mixup_and_momentum_the_average_itself_is_the_new_model(place: Place) -> None:
-    method = replace(METHOD, mix_weight=0.0, server_momentum=0.0, clip_norm=0.0)
+    method = replace(METHOD, mix_weight=0.0, server_optimizer=Momentum(momentum=0.0), clip_norm=0.0)
     for state, W, _, trained, _ in play(place, method, rounds=2):
         assert trained == 2
         assert_equal(state.weights, W)

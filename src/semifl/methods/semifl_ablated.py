@@ -1,0 +1,82 @@
+"""SemiFL without one or both of its two ideas: the paper's component table, run as the released program runs it.
+
+Without fine-tuning the server trains beside the clients and not before them. Without labels from the global model each
+batch is labeled by the network in training. `docs/methods/semifl_ablated.md` has the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from semifl.data.augment import mix
+from semifl.data.epochs import UnlabeledBatch
+from semifl.federation.world import Client, Federation, Played, Round, Server, Update
+from semifl.learning.aggregation import with_server
+from semifl.learning.network import Network
+from semifl.learning.targets import Beliefs, pseudo_labels
+from semifl.learning.weights import Snapshot
+from semifl.methods.semifl_released import SemiFLReleased, State
+
+
+@dataclass(frozen=True)
+class SemiFLAblated(SemiFLReleased):
+    training: Literal["parallel", "alternate"] = "parallel"  # "parallel": server and clients from the same weights
+    labeling: Literal["batch", "global"] = "batch"  # "batch": each batch by the network in training
+    step_from: Literal["sent", "server"] = "sent"  # where the global step of parallel training starts
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.training == "alternate" and self.step_from == "server":
+            raise ValueError('step_from has no effect with training = "alternate": leave it out')
+
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:  # type: ignore[override]
+        """Without fine-tuning, half of the new model is the server's own.
+
+        The released program starts the global step from the server's model: its momentum then pulls towards what the
+        server has just left.
+        """
+        if self.training == "alternate":
+            return super().round(t, state, server, clients)
+        S_t = self.cohort(clients, t)
+        model = Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
+        fitted = self.server_fit(t, state.weights, server, state.server_memory)
+        W_s = fitted.weights
+        mean = with_server(W_s, self.aggregate(clients.each(S_t, model, t), model.weights))
+        start = W_s if self.step_from == "server" else state.weights
+        W, past = self.server_optimizer.step(start, mean, state.past)
+        return Played(State(W, past, self.server_kept(fitted), {}), model)
+
+    def client_update(self, client: Client, model: Snapshot, t: Round) -> Update | None:
+        """Without labels from the global model there is nothing to abstain for."""
+        if self.labeling == "global":
+            return super().client_update(client, model, t)
+        beliefs = Beliefs(len(client.images))
+        loss = partial(self.batch_loss, beliefs=beliefs)
+        fitted = self.client_fit(client, model, t, self.client_batches(client), loss)
+        beliefs.tell(client, self.threshold)
+        return self.update(model, fitted, len(client.images))
+
+    def batch_loss(self, network: Network, batch: UnlabeledBatch, beliefs: Beliefs) -> dict[str, Tensor]:
+        """SemiFL's two terms with labels from the network as it is at this step, by the batch's own statistics."""
+        weak_view, strong_view = batch.views
+        with torch.no_grad():
+            pseudo = pseudo_labels(network(weak_view))
+        beliefs.note(batch.positions, pseudo)
+        y, confident = pseudo.labels, pseudo.confident(self.threshold)
+        if not bool(confident.any()):
+            return {}
+        L_fix = F.cross_entropy(network(strong_view)[confident], y[confident])
+        if not self.mix_weight:
+            return {"loss": L_fix}
+        partner = torch.randperm(len(y), device=y.device)
+        λ = torch.distributions.Beta(self.mix_beta, self.mix_beta).sample().to(y.device)
+        output = network(mix(weak_view, weak_view[partner], λ))[confident]
+        to_fix, to_partner = F.cross_entropy(output, y[confident]), F.cross_entropy(output, y[partner][confident])
+        L_mix = λ * to_fix + (1 - λ) * to_partner
+        return {"loss": L_fix + self.mix_weight * L_mix, "fix": L_fix, "mix": L_mix}
