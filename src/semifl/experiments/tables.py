@@ -27,8 +27,10 @@ TITLES = {
     "sbn": "Whose pictures the static BatchNorm statistics come from, CIFAR-10",
     "figure": "FedAvg and FedSGD with FixMatch, CIFAR-10 with 4000 labels (the paper's second figure)",
 }
-# The part of the paper's tables that the smaller scales run: one data set, the two partitions that differ most.
-REDUCED = {"results": 250, "component": 4000, "ablation": 4000, "sbn": 250, "figure": 4000}
+# The part of the paper's tables that the smaller scales run: one data set, and of its labels and partitions these.
+REDUCED = {"results": [250], "component": [4000], "ablation": [4000], "sbn": [250], "figure": [4000]}
+REDUCED_LABELS = {"tiny": REDUCED, "small": REDUCED | {"results": [250, 4000]}}
+REDUCED_PARTITIONS = {"tiny": ("iid", "k2"), "small": ("iid", "k2", "dir0.3")}
 
 
 class Cell(NamedTuple):
@@ -56,13 +58,13 @@ class ResultTable:
         return next((cell for cell in self.cells if (cell.row, cell.column) == (row, column)), None)
 
 
-def paper_tables(scale: str) -> list[ResultTable]:
-    """The paper's tables; the smaller scales reduce them to one data set, every row IID and with K = 2."""
+def paper_tables(scale: str, settings: Sequence[str] = ()) -> list[ResultTable]:
+    """The paper's tables, each cell with the settings given; the smaller scales reduce them to one data set."""
     found: dict[str, list[Cell]] = {name: [] for name in TITLES}
     names: dict[str, str] = {}  # cells that are the same at this scale are run once
     for cell in paper.cells():
-        if cell.table and (scale == "paper" or _is_reduced(cell)):
-            config = SCALES[scale](cell.config)
+        if cell.table and (scale == "paper" or _is_reduced(cell, scale)):
+            config = override(SCALES[scale](cell.config), settings)
             name = names.setdefault(toml.dumps(config), cell.name)
             for column in _columns(cell, scale):
                 found[cell.table].append(Cell(name, cell.row, column, config, cell.value))
@@ -70,7 +72,7 @@ def paper_tables(scale: str) -> list[ResultTable]:
     return [ResultTable(TITLES[name] + note, _without_repeats(cells)) for name, cells in found.items()]
 
 
-def own_table(path: Path, scale: str) -> ResultTable:
+def own_table(path: Path, scale: str, more: Sequence[str] = ()) -> ResultTable:
     """A user's table: [rows.NAME] and [columns.NAME], each with a `preset` (or `config`, a file) and settings."""
     content = read(path)
     unknown = [key for key in content if key not in ("title", "rows", "columns")]
@@ -85,7 +87,7 @@ def own_table(path: Path, scale: str) -> ResultTable:
             if not isinstance(row_keys, dict) or not isinstance(column_keys, dict):
                 raise UserError(f"{path}: rows and columns are sections, [rows.NAME] and [columns.NAME]")
             settings = dict(dotted(row_keys)) | dict(dotted(column_keys))
-            config = _own_config(settings, scale, path.parent, f"{path}: {row}")
+            config = override(_own_config(settings, scale, path.parent, f"{path}: {row}"), more)
             # With a fingerprint: a row that was changed is another experiment and starts anew.
             mark = fingerprint(config)
             cells.append(Cell(f"{file_name(f'{row} {column}')}-{mark}", row, column, config))
@@ -144,15 +146,16 @@ def _columns(cell: paper.Cell, scale: str) -> list[str]:
     """Where a cell is printed: one that needs no labels at the server spans the columns of its data set."""
     if cell.table != "results":
         return [cell.column]
-    if scale != "paper":
+    if scale == "tiny":
         return ["accuracy"]
     return [name for data, labeled in paper.COLUMNS if cell.column in (data, name := f"{data}-{labeled}")]
 
 
-def _is_reduced(cell: paper.Cell) -> bool:
+def _is_reduced(cell: paper.Cell, scale: str) -> bool:
     data = cell.config["data"]
-    wanted = data["name"] == "cifar10" and data["labeled"] == REDUCED[cell.table]
-    return wanted and data["partition"]["name"] in ("iid", "classes")
+    partitions = [paper.PARTITIONS[name] for name in REDUCED_PARTITIONS[scale]]
+    wanted = data["name"] == "cifar10" and data["labeled"] in REDUCED_LABELS[scale][cell.table]
+    return wanted and data["partition"] in partitions
 
 
 def _without_repeats(cells: list[Cell]) -> tuple[Cell, ...]:
