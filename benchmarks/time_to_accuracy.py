@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from measure import flops, report
 
@@ -21,28 +21,8 @@ from semifl.experiments.records import RunDirectory
 CHANNELS, SIZE, CLASSES = 3, 32, 10  # of CIFAR-10
 
 
-class Costs(NamedTuple):
-    """FLOPs of a picture."""
-
-    inference: float
-    training: float
-
-
-class Route(NamedTuple):
-    """After each round: the accuracy, and what it took to get there."""
-
-    accuracies: list[float]
-    seconds: list[float]
-    arithmetic: list[float]
-
-    def to(self, accuracy: float) -> tuple[int, float, float]:
-        """The first round that has it, seconds and FLOPs until then."""
-        index = next(index for index, each in enumerate(self.accuracies) if each >= accuracy)
-        return index + 1, self.seconds[index], self.arithmetic[index]
-
-
-def needed(record: dict[str, Any], table: dict[str, Any], costs: Costs) -> float:
-    """FLOPs of one round."""
+def needed(record: dict[str, Any], table: dict[str, Any], inference: float, training: float) -> float:
+    """FLOPs of one round, from those of a picture."""
     method, data = table["method"], table["data"]
     labeled = data["labeled"] * (1 - data["validation"])
     pictures, confident = sum(record["class_predictions"]), sum(record["class_histogram"])
@@ -50,33 +30,37 @@ def needed(record: dict[str, Any], table: dict[str, Any], costs: Costs) -> float
     everybody = pictures / len(record["cohort"]) * data["clients"]
     measured = labeled + {"server": 0, "cohort": pictures, "all": everybody}[method["statistics"]]
     trained = labeled * method["server_epochs"] + confident * method["client_epochs"] * views
-    return trained * costs.training + (pictures + measured) * costs.inference
+    return trained * training + (pictures + measured) * inference
 
 
-def route(path: Path) -> Route:
+def route(path: Path) -> list[tuple[float, float, float]]:
+    """Round by round: the accuracy, and seconds and FLOPs until then."""
     table, rounds = read(path / "config.toml"), RunDirectory(path).rounds()
     build = decode({"model": table["model"]}).model.thing  # no more of it: a run of another version has other keys
-    costs = Costs(*flops(build(CHANNELS, SIZE, CLASSES), CHANNELS, SIZE))
-    return Route(
-        [record["accuracy"] for record in rounds],
-        list(accumulate(record["seconds"]["total"] for record in rounds)),
-        list(accumulate(needed(record, table, costs) for record in rounds)),
-    )
+    costs = flops(build(CHANNELS, SIZE, CLASSES), CHANNELS, SIZE)
+    seconds = accumulate(record["seconds"]["total"] for record in rounds)
+    arithmetic = accumulate(needed(record, table, *costs) for record in rounds)
+    return list(zip((record["accuracy"] for record in rounds), seconds, arithmetic, strict=True))
+
+
+def until(accuracy: float, rounds: list[tuple[float, float, float]]) -> dict[str, float]:
+    """What it took to have that accuracy for the first time."""
+    number, (_, seconds, arithmetic) = next(each for each in enumerate(rounds, 1) if each[1][0] >= accuracy)
+    return {"rounds": number, "hours": seconds / 3600, "TFLOP": arithmetic / 1e12}
 
 
 def main() -> None:
     published, fast = (route(Path(word)) for word in sys.argv[1:3])
-    accuracy = min(max(published.accuracies), max(fast.accuracies))
-    slow_rounds, slow_seconds, slow_flops = published.to(accuracy)
-    rounds, seconds, arithmetic = fast.to(accuracy)
+    accuracy = min(max(published)[0], max(fast)[0])
+    slow, quick = until(accuracy, published), until(accuracy, fast)
     report(
         "time_to_accuracy",
         f"{accuracy:.2f} % on CIFAR-10",
-        ratio=slow_flops / arithmetic,
+        ratio=slow["TFLOP"] / quick["TFLOP"],
         compared_with="the published recipe, by arithmetic",
-        ratio_of_seconds=slow_seconds / seconds,
-        published={"rounds": slow_rounds, "hours": round(slow_seconds / 3600, 2), "TFLOP": round(slow_flops / 1e12, 1)},
-        fast={"rounds": rounds, "hours": round(seconds / 3600, 2), "TFLOP": round(arithmetic / 1e12, 1)},
+        ratio_of_hours=slow["hours"] / quick["hours"],
+        **{f"published_{name}": value for name, value in slow.items()},
+        **{f"fast_{name}": value for name, value in quick.items()},
     )
 
 

@@ -71,8 +71,12 @@ def small(config: Table) -> Table:
 
 def _small_central(small: Table, method: Table) -> Table:
     """As many pictures in all as the federated rows see, or less where a network has learned all it can before."""
-    if method["objective"]["name"] != "supervised":
-        return _with(small | {"rounds": 20}, method, batch=16, lr=0.05, ema=min(method.get("ema", 0.0), 0.99))
+    objective = method["objective"]
+    if objective["name"] != "supervised":
+        if objective["name"] == "fixmatch":
+            objective = {**objective, "threshold": SMALL_RECIPE["threshold"]}
+        ema = min(method.get("ema", 0.0), 0.99)
+        return _with(small | {"rounds": 20}, method, batch=16, lr=0.05, ema=ema, objective=objective)
     if method.get("labels") == "all":
         return _with(small | {"rounds": 16}, method, batch=50, lr=0.1)
     few = small["data"]["labeled"] <= FEW

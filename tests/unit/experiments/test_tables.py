@@ -82,6 +82,8 @@ def test_small_is_the_cell_with_a_fast_network_and_recipe() -> None:
     assert many["model"]["name"] == "fast_cnn"
     assert small(find("cifar10-4000-iid-e1").table)["method"]["client_epochs"] == 1
     assert small(find("cifar10-4000-iid-fedrgd").table)["model"]["norm"] == "group"
+    fixmatch = small(find("cifar10-250-fixmatch").table)["method"]["objective"]
+    assert fixmatch["threshold"] == few["method"]["threshold"]
     # Whose statistics is what these two cells differ in.
     whose = [small(find(f"cifar10-250-iid{suffix}").table)["method"]["statistics"] for suffix in ("", "-sbn-server")]
     assert whose == ["cohort", "server"]
