@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 import torch
 from measure import build_wide_resnet, federation, report, seconds
 
-from semifl.experiments.binding import Bound
-from semifl.experiments.checkpoint import Checkpoints
 from semifl.federation.memory import ClientMemory, Kept
 from semifl.federation.tally import tensor_bytes
 from semifl.methods.semifl import SemiFL
+from semifl.running.binding import Bound
+from semifl.running.checkpoint import Checkpoints
 
 CLIENTS = 100_000
 CASES = {"WRN-28-2 32×32": (28, 2, 32), "WRN-10-1 32×32": (10, 1, 32), "WRN-10-1 8×8": (10, 1, 8)}
@@ -27,9 +27,9 @@ def measure(case: str, depth: int, width: int, size: int) -> None:
     method = SemiFL(threshold=0.0)
     build = partial(build_wide_resnet, depth, width, size)
     with federation(build, size, 20, 100, 2) as bench, TemporaryDirectory() as folder:
-        state = bench.play(method, method.start(bench.place.network.weights()), 1)
+        state = bench.run_round(method, method.start(bench.place.network.weights()), 1)
         began = time.perf_counter()
-        state = bench.play(method, state, 2)
+        state = bench.run_round(method, state, 2)
         one_round = time.perf_counter() - began
         checkpoints = Checkpoints(Path(folder))
         rounds = iter(range(100))

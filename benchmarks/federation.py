@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from deploy.net import CountingProxy, Net
 from federated_pictures import make_federation
-from semifl.experiments import toml
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
-from semifl.experiments.records import RunDirectory
+from semifl import toml
+from semifl.configuration.config import decode
+from semifl.records.directory import RunDirectory
+from semifl.running.loop import start
 
 SITES = ("clinic-a", "clinic-b")
 ROUNDS = 12

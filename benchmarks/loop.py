@@ -45,11 +45,11 @@ def main() -> None:
     first = copy.deepcopy(module.state_dict())
     with federation(build, SIZE, CLIENTS, PER_CLIENT, CORES, labeled=10, test=10) as bench:
         state = method.start(bench.place.network.weights())
-        bench.play(method, state, 1)
+        bench.run_round(method, state, 1)
         bare_round(bench, module, first)
         ours, bare = [], []
         for index in range(2, 7):  # interleaved, so that both meet the same neighbours
-            ours.append(seconds(lambda index=index: bench.play(method, state, index), 1))
+            ours.append(seconds(lambda index=index: bench.run_round(method, state, index), 1))
             with threads(CORES):
                 bare.append(seconds(lambda: bare_round(bench, module, first), 1))
     mine, theirs = sorted(ours)[2], sorted(bare)[2]

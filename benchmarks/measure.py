@@ -102,7 +102,7 @@ def build_wide_resnet(depth: int, width: int, size: int) -> nn.Module:
 
 
 class Bench(NamedTuple):
-    """A federation ready to play rounds of a method."""
+    """A federation ready for rounds of a method."""
 
     place: Place
     server: ServerSite
@@ -110,7 +110,7 @@ class Bench(NamedTuple):
     size: int
     tally: Tally
 
-    def play(self, method: Any, state: Any, index: int) -> Any:
+    def run_round(self, method: Any, state: Any, index: int) -> Any:
         t = Round(index, 0.0, Seed(0).under("round", index))
         self.tally.reset()
         clients = LocalFederation(self.pool, self.size, method, self.tally)

@@ -50,7 +50,7 @@ def main() -> None:
         state: dict[str, Tensor] = bench.place.network.weights()
         arrays = {name: tensor.numpy() for name, tensor in state.items()}
         sides = {
-            "ours": lambda: bench.play(method, state, 1),
+            "ours": lambda: bench.run_round(method, state, 1),
             "plain_loop": lambda: plain_loop(state),
             "pickle_queue": lambda: queue_round(tasks, results, arrays),
         }

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.augment import normalize
-from semifl.federation.world import Client, Federation, Played, Round, Server, Update
+from semifl.federation.world import Client, Federation, Round, RoundResult, Server, Update
 from semifl.learning.network import Network
 from semifl.learning.training import SGD, Fit
 from semifl.learning.weights import Snapshot, Weights, average, changed, moved, zeros_like
@@ -38,10 +38,10 @@ class PlainFedAvg:
     def start(self, weights: Weights) -> Weights:
         return weights
 
-    def round(self, t: Round, state: Weights, server: Server, clients: Federation) -> Played:
+    def round(self, t: Round, state: Weights, server: Server, clients: Federation) -> RoundResult:
         replies = clients.each(clients.everyone(), Snapshot(state, {}), t)
         change = average((reply.update.change, 1.0) for reply in replies if reply.update)
-        return Played(moved(state, change) or state, Snapshot(state, {}))
+        return RoundResult(moved(state, change) or state, Snapshot(state, {}))
 
     def sent_weights(self, model: Snapshot) -> Weights:
         return model.weights

@@ -1,6 +1,6 @@
-"""What `precision = "fp16"` costs in accuracy: the same run of digits with letters in both precisions, seed by seed.
+"""What `precision = "fp16"` costs in accuracy: the same run of digits with packets in both precisions, seed by seed.
 
-Hub and five sites exchange real letters in this process; the pictures are scikit-learn's digits. Prints one JSON line
+Hub and five sites exchange real packets in this process; the pictures are scikit-learn's digits. Prints one JSON line
 per seed and one with the mean of the differences and its 95 % interval.
 """
 
@@ -19,10 +19,10 @@ from scipy.stats import t
 from sklearn.datasets import load_digits
 
 from by_hand import ByHand
-from semifl.deploy.hub import Hub, play
+from semifl.deploy.hub import Hub, run_federation
 from semifl.deploy.policy import Policy
 from semifl.deploy.site import Site
-from semifl.experiments.stage import Silent
+from semifl.running.context import Silent
 
 SITES = tuple(f"site-{number}" for number in range(5))
 SEEDS, ROUNDS = 5, 20
@@ -58,7 +58,7 @@ def accuracy(root: Path, folder: Path, seed: int, precision: str) -> float:
         name: Site(name, root / "clients" / name, None, Policy(), folder / name, trains_apart=False) for name in SITES
     }
     hub = Hub(root, folder / "runs", SITES)
-    return float(play(hub, precision, table(seed, precision), ByHand(sites), Silent())["accuracy"])
+    return float(run_federation(hub, precision, table(seed, precision), ByHand(sites), Silent())["accuracy"])
 
 
 def main() -> None:

@@ -36,12 +36,12 @@ def measure(case: str, depth: int, width: int, size: int, rounds: int) -> None:
     needed = necessary(inference, training)
     method = SemiFL(threshold=0.0, statistics="all", clip_norm=1.0)
     with federation(build, size, CLIENTS, PER_CLIENT, CORES, LABELED, TEST) as bench:
-        state = bench.play(method, method.start(bench.place.network.weights()), 1)  # warm up
+        state = bench.run_round(method, method.start(bench.place.network.weights()), 1)  # warm up
         peak = matmul_peak(CORES)
         began = time.perf_counter()
         phases: dict[str, float] = {}
         for index in range(2, 2 + rounds):
-            state = bench.play(method, state, index)
+            state = bench.run_round(method, state, index)
             for name, spent in bench.tally.seconds.items():
                 phases[name] = phases.get(name, 0.0) + spent / rounds
         took = (time.perf_counter() - began) / rounds
@@ -71,9 +71,9 @@ def compare_precisions(case: str, build: partial[nn.Module], size: int, took: fl
         return
     method = SemiFL(threshold=0.0, statistics="all", clip_norm=1.0)
     with federation(build, size, CLIENTS, PER_CLIENT, CORES, LABELED, TEST, "bf16") as bench:
-        state = bench.play(method, method.start(bench.place.network.weights()), 1)
+        state = bench.run_round(method, method.start(bench.place.network.weights()), 1)
         began = time.perf_counter()
-        bench.play(method, state, 2)
+        bench.run_round(method, state, 2)
         ratio = took / (time.perf_counter() - began)
     report("precision", case, ratio=ratio, compared_with="the same round in fp32", **facts)
 

@@ -28,9 +28,9 @@ def one(clients: int, cohort: int) -> dict[str, float]:
     with federation(build, 8, clients, PER_CLIENT, CORES, labeled=30, test=10) as bench:
         state = method.start(bench.place.network.weights())
         for index in range(3):  # warm up
-            bench.play(method, state, index)
+            bench.run_round(method, state, index)
         Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak of setting up
-        took = seconds(lambda: bench.play(method, state, 9), 7 if cohort < 1000 else 3)
+        took = seconds(lambda: bench.run_round(method, state, 9), 7 if cohort < 1000 else 3)
         data = bench.place.images.numel()
         status = Path("/proc/self/status").read_text()
     own = 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])

@@ -15,8 +15,8 @@ from typing import Any
 
 from measure import flops, report
 
-from semifl.experiments.config import decode, read
-from semifl.experiments.records import RunDirectory
+from semifl.configuration.config import decode, read
+from semifl.records.directory import RunDirectory
 
 CHANNELS, SIZE, CLASSES = 3, 32, 10  # of CIFAR-10
 

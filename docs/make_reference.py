@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from semifl import registry
+from semifl.configuration import config
+from semifl.configuration.health import Health
 from semifl.data.partition import PARTITIONS
-from semifl.experiments import config
-from semifl.experiments.health import Health
 from semifl.learning.aggregation import AGGREGATIONS
 from semifl.learning.server_optimizer import SERVER_OPTIMIZERS
 from semifl.objectives import OBJECTIVES

@@ -1,4 +1,4 @@
-"""An engine that carries letters to sites in this process, and writes down what passed."""
+"""An engine that carries packets to sites in this process, and writes down what passed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +14,12 @@ class ByHand:
 
     def __init__(self, sites: dict[str, Site]) -> None:
         self.sites = sites
-        self.letters: list[tuple[str, bytes, bytes]] = []  # site, what it was sent, what it answered
+        self.packets: list[tuple[str, bytes, bytes]] = []  # site, what it was sent, what it answered
 
-    def exchange(self, letters, seconds, largest) -> Iterator[Answer]:
-        for name in reversed(list(letters)):
-            data = self.sites[name].answer(letters[name])
-            self.letters.append((name, letters[name], data))
+    def exchange(self, packets, seconds, largest) -> Iterator[Answer]:
+        for name in reversed(list(packets)):
+            data = self.sites[name].answer(packets[name])
+            self.packets.append((name, packets[name], data))
             yield Answer(name, data, "", 0.1)
 
     def close(self) -> None:
@@ -27,7 +27,7 @@ class ByHand:
             site.close()
 
 
-def post_to(
+def transport_to(
     pictures: Path, folder: Path, policy: Policy, labels: Path | None = None, trains_apart: bool = True
 ) -> ByHand:
     """All sites of the pictures, with this policy; their trainers are processes of their own, or this one."""

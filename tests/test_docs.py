@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from semifl import registry
+from semifl.configuration.config import METHODS, MODELS, decode
 from semifl.deploy.privacy import epsilon_of
-from semifl.experiments.config import METHODS, MODELS, decode
-from semifl.experiments.experiment import start
-from semifl.experiments.presets import presets
-from semifl.experiments.sweeps import read_sweep
-from semifl.experiments.tables import own_table
 from semifl.federation.recipe import Recipe
 from semifl.fields import choices
 from semifl.objectives import OBJECTIVES
+from semifl.running.loop import start
+from semifl.studies.presets import presets
+from semifl.studies.sweeps import read_sweep
+from semifl.studies.tables import own_table
 from toys import toy_table
 
 ROOT = Path(__file__).parent.parent

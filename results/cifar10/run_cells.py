@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from semifl.experiments import toml
-from semifl.experiments.tables import Cell, paper_tables
+from semifl import toml
+from semifl.studies.tables import Cell, paper_tables
 
 PARTITIONS = ("iid", "k2", "dir0.3")
 

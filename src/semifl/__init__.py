@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from semifl.api.data import FederatedData
     from semifl.api.result import Classifier, Predictions, Result
     from semifl.api.training import load, train
+    from semifl.configuration.health import Health
     from semifl.errors import RunStopped, UserError
-    from semifl.experiments.health import Health
     from semifl.methods.semifl import SemiFL
 
 __version__ = "0.1.0"
@@ -31,7 +31,7 @@ __all__ = [
 _HOMES = {
     "Classifier": "semifl.api.result",
     "FederatedData": "semifl.api.data",
-    "Health": "semifl.experiments.health",
+    "Health": "semifl.configuration.health",
     "Predictions": "semifl.api.result",
     "Result": "semifl.api.result",
     "RunStopped": "semifl.errors",

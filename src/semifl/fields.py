@@ -31,6 +31,8 @@ class Range:
             return ""
         if self.least == 0 and self.most == math.inf and not self.open_least:
             return f"must not be negative, but is {value}" if value < 0 else f"must be a finite number, not {value}"
+        if self.least == -math.inf:
+            return f"must be {'below' if self.open_most else 'at most'} {self.most:g}, not {value}"
         if self.most == math.inf:
             return f"must be {'above' if self.open_least else 'at least'} {self.least:g}, not {value}"
         if self.open_least == self.open_most:
@@ -65,6 +67,12 @@ class Choice:
             raise registry.unknown(name, key, self.among)
         return self.among[name]
 
+    def holds(self, thing: Any) -> bool:
+        """Whether this is something that can be chosen; of an open folder anything with the duty."""
+        if isinstance(self.among, str):
+            return hasattr(thing, self.duty)
+        return type(thing) in self.among.values()
+
     def name_of(self, thing: Any) -> str:
         if isinstance(self.among, str):
             return registry.name_of(self.among, thing)
@@ -72,7 +80,7 @@ class Choice:
 
 
 class Checked:
-    """A dataclass whose values are checked against the ranges of its fields when it is made."""
+    """A dataclass whose values are checked against the ranges and choices of its fields when it is made."""
 
     def __post_init__(self) -> None:
         for name, allowed in ranges(type(self)).items():
@@ -80,6 +88,10 @@ class Checked:
             complaint = "" if value is None else allowed.complaint(value)
             if complaint:
                 raise ValueError(f"{name} {complaint}")
+        for name, choice in choices(type(self)).items():
+            value = getattr(self, name)
+            if value is not None and not choice.holds(value):
+                raise ValueError(f"{name} must be one of {', '.join(choice.names())} as an object, not {value!r}")
 
 
 def ranges(cls: type) -> dict[str, Range]:

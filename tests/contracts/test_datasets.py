@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from semifl import registry
+from semifl.configuration.config import DATASETS
 from semifl.data.dataset import UNKNOWN
 from semifl.errors import UserError
-from semifl.experiments.config import DATASETS
 
 EMBEDDED = "digits"
 

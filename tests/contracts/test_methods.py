@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from semifl import registry
-from semifl.experiments import toml
-from semifl.experiments.build import build_world
-from semifl.experiments.config import METHODS, decode
-from semifl.experiments.experiment import resume, start
-from semifl.experiments.stage import Silent
+from semifl import registry, toml
+from semifl.configuration.build import build_world
+from semifl.configuration.config import METHODS, decode
 from semifl.federation.local import LocalFederation
 from semifl.federation.sites import ServerSite
 from semifl.federation.tally import Tally
@@ -20,6 +17,8 @@ from semifl.federation.world import Round
 from semifl.learning import trees
 from semifl.learning.weights import Snapshot
 from semifl.randomness import Seed
+from semifl.running.context import Silent
+from semifl.running.loop import resume, start
 from toys import toy_table
 
 pytestmark = pytest.mark.parametrize("name", registry.names(METHODS))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from semifl import registry
-from semifl.experiments.config import MODELS, decode
+from semifl.configuration.config import MODELS, decode
 from semifl.learning.network import Network
 
 pytestmark = pytest.mark.parametrize("name", registry.names(MODELS))

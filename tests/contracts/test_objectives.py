@@ -11,16 +11,15 @@ import torch.nn.functional as F
 from torch import nn
 
 import semifl.objectives
-from semifl import registry
+from semifl import registry, toml
+from semifl.configuration.config import decode
 from semifl.data.epochs import LabeledBatch, PairedBatch, UnlabeledBatch
 from semifl.errors import UserError
-from semifl.experiments import toml
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import resume, start
-from semifl.experiments.stage import Silent
 from semifl.learning import trees
 from semifl.learning.network import Network
 from semifl.objectives import OBJECTIVES
+from semifl.running.context import Silent
+from semifl.running.loop import resume, start
 from toys import toy_model, toy_table
 
 every_objective = pytest.mark.parametrize("name", registry.names(OBJECTIVES))

@@ -9,7 +9,7 @@ import semifl.methods
 from contracts import test_methods
 from semifl import registry
 from semifl.cli import invoke
-from semifl.experiments.config import METHODS
+from semifl.configuration.config import METHODS
 
 PAGE = Path(__file__).parent.parent.parent / "docs/tutorial-method.md"
 

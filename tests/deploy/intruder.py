@@ -94,7 +94,7 @@ def _ask(cell: Any, target: str, channel: str, topic: str, body: str, job: str) 
 def oversize(cell: Any, target: str, size: int, count: int) -> list[dict[str, Any]]:
     """Answers that nobody asked for, each of `size` bytes, to a hub's job."""
     shareable = Shareable()
-    shareable["letter"] = bytes(size)
+    shareable["packet"] = bytes(size)
     for _ in range(count):
         message = defs.new_cell_message({}, shareable)
         cell.send_request(

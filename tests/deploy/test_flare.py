@@ -14,12 +14,12 @@ pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semif
 
 from deploy.net import OPERATOR, CountingProxy, Net
 from federated_pictures import make_federation, run_table
+from semifl import toml
+from semifl.configuration.config import decode
 from semifl.deploy.flare.job import write_job
 from semifl.deploy.flare.session import Line
-from semifl.experiments import toml
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
 from semifl.learning.weights import digest
+from semifl.running.loop import start
 
 SITES = ("clinic-a", "clinic-b")
 full = pytest.mark.skipif(os.environ.get("SEMIFL_DEPLOY") != "full", reason="part of make test-deploy")
@@ -176,11 +176,11 @@ def test_a_killed_job_of_a_site_is_that_sites_trouble_alone(net):
 
 
 @full
-def test_a_second_desk_is_told_that_the_first_follows_the_run(net):
+def test_a_second_operator_is_told_that_the_first_follows_the_run(net):
     table = run_table(rounds=200, client_epochs=5)
-    run = begin(net, "two-desks", table, min_updates=2)
-    net.wait_for_rounds("two-desks", 2)
-    second = begin(net, "two-desks", table, min_updates=2)
+    run = begin(net, "two-operators", table, min_updates=2)
+    net.wait_for_rounds("two-operators", 2)
+    second = begin(net, "two-operators", table, min_updates=2)
     out, _ = second.communicate(timeout=60)
     assert second.returncode == 2, out
     assert "follows this run into" in " ".join(out.split())
@@ -190,15 +190,15 @@ def test_a_second_desk_is_told_that_the_first_follows_the_run(net):
 
 
 @full
-def test_a_killed_hub_leaves_no_gap_at_the_desk(net, pictures):
-    """The desk stands still while rounds pass and the hub dies: it hears of those rounds from the next job."""
+def test_a_killed_hub_leaves_no_gap_at_the_operators(net, pictures):
+    """The operator stands still while rounds pass and the hub dies: the next job tells of those rounds."""
     run = begin(net, "gap", run_table(rounds=14, client_epochs=8), min_updates=2)
     net.wait_for_rounds("gap", 2)
-    desk = psutil.Process(run.pid)
-    desk.suspend()
+    operator = psutil.Process(run.pid)
+    operator.suspend()
     net.wait_for_rounds("gap", len(net.records("gap")) + 3)
     net.kill("hub")
-    desk.resume()
+    operator.resume()
     net.start("hub", "--data", str(pictures))
     out = end(run)
     told = [int(line.split()[1]) for line in out.splitlines() if line.startswith("round ") and " of 14: " in line]
@@ -283,7 +283,7 @@ def test_the_wire_carries_little_more_than_the_models(pictures, tmp_path):
     ],
     ids=["unknown key", "code", "labels", "deploy", "data"],
 )
-def test_a_mistake_is_told_at_the_desk(net, table, sentence):
+def test_a_mistake_is_told_at_the_operators(net, table, sentence):
     run = begin(net, "mistake", table)
     out, _ = run.communicate(timeout=60)
     assert run.returncode == 2, out

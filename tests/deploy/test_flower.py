@@ -13,17 +13,17 @@ import pytest
 from safetensors.torch import load_file
 
 from federated_pictures import make_federation, run_table
+from semifl import toml
+from semifl.configuration.config import decode, read
 from semifl.deploy import wire
 from semifl.deploy.hub import Hub, hub_config, read_settings
 from semifl.errors import UserError
-from semifl.experiments import toml
-from semifl.experiments.config import decode, read
-from semifl.experiments.experiment import start
 from semifl.learning.weights import digest
+from semifl.running.loop import start
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'semifl[flower]'")
 from deploy.flower_net import APP, Net, descendants, published_rule
-from semifl.deploy.flower import client_app, parcel, post, server_app
+from semifl.deploy.flower import client_app, packets, server_app, transport
 
 SITES = ("clinic-a", "clinic-b")
 NGINX = shutil.which("nginx") or Path("/usr/sbin/nginx").exists()
@@ -122,13 +122,13 @@ class Replies:
         return self.replies[number]()
 
 
-class UnsentPost(post.FlowerPost):
-    def _send(self, letters, seconds):
-        return {site: site for site in letters if site in self.nodes()}
+class UnsentPost(transport.FlowerTransport):
+    def _send(self, packets, seconds):
+        return {site: site for site in packets if site in self.nodes()}
 
 
-class StuckPost(post.FlowerPost):
-    def _send(self, letters, seconds):
+class StuckPost(transport.FlowerTransport):
+    def _send(self, packets, seconds):
         time.sleep(5)
 
 
@@ -145,9 +145,9 @@ def test_the_deadline_holds_even_if_flower_hangs():
         "slow": lambda: [],
         "stuck": hang.wait,
         "lost": lambda: [reply("lost", code=5)],
-        "other": lambda: [reply("other", parcel.wrap(b"hello", "another"))],
-        "empty": lambda: [reply("empty", parcel.RecordDict())],
-        "good": lambda: [reply("good", parcel.wrap(b"hello", "good"))],
+        "other": lambda: [reply("other", packets.wrap(b"hello", "another"))],
+        "empty": lambda: [reply("empty", packets.RecordDict())],
+        "good": lambda: [reply("good", packets.wrap(b"hello", "good"))],
     }
     began = time.monotonic()
     answers = {
@@ -161,16 +161,16 @@ def test_the_deadline_holds_even_if_flower_hangs():
     assert answers.keys() == {*replies, "away"}
     assert answers["good"].data == b"hello"
     assert {site for site, answer in answers.items() if answer.data is None} == answers.keys() - {"good"}
-    assert answers["away"].reason == post.NOT_CONNECTED
+    assert answers["away"].reason == transport.NOT_CONNECTED
     assert answers["stuck"].reason == answers["slow"].reason == "no answer within 1.5 seconds"
     assert "lost" in answers["lost"].reason
     assert "calls itself another" in answers["other"].reason
-    assert [each.reason for each in StuckPost(None).exchange({"a": b""}, 0.5, 100)] == [post.NO_LINK]
+    assert [each.reason for each in StuckPost(None).exchange({"a": b""}, 0.5, 100)] == [transport.NO_LINK]
 
 
 def test_two_nodes_with_one_name_are_refused():
     with pytest.raises(UserError, match="two nodes are registered as clinic-a"):
-        post.FlowerPost(Replies(["clinic-a", "clinic-a"], {})).nodes()
+        transport.FlowerTransport(Replies(["clinic-a", "clinic-a"], {})).nodes()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_two_nodes_with_one_name_are_refused():
         {"site": "clinic-a", "data": "/nowhere", "folder": "memory", "policy": "/nowhere/policy.toml"},
         {"site": "clinic-a", "data": "/nowhere", "folder": "memory", "partition-id": 0},
     ],
-    ids=["another site's letter", "a key is missing", "no policy", "an unknown key"],
+    ids=["another site's packet", "a key is missing", "no policy", "an unknown key"],
 )
 def test_what_is_wrong_at_a_node_stays_in_its_log(config, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)

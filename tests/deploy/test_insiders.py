@@ -17,11 +17,11 @@ pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semif
 from deploy import intruder
 from deploy.net import OPERATOR, Net
 from federated_pictures import make_federation, run_table
+from semifl import toml
 from semifl.deploy.flare.provision import environment, hub_command, settle, site_command
 from semifl.deploy.flare.session import HubDown, Line
 from semifl.deploy.place import PlaceOfData, write_place
 from semifl.deploy.privacy import Ledger
-from semifl.experiments import toml
 
 pytestmark = pytest.mark.skipif(os.environ.get("SEMIFL_DEPLOY") != "full", reason="part of make test-deploy")
 SITES = ("clinic-a", "clinic-b", "clinic-c")

@@ -122,7 +122,7 @@ def test_files_and_keys_that_flare_would_obey_are_refused(tmp_path: Path) -> Non
     site = make_all(tmp_path)["clinic-a"]
     for place in (site.startup / "more__resources.json", site.local / "custom"):
         place.mkdir()
-        with pytest.raises(UserError, match="does not belong into a kit"):
+        with pytest.raises(UserError, match="does not belong in a kit"):
             provision.settle(site)
         place.rmdir()
     file = site.startup / "fed_client.json"

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from semifl import toml
 from semifl.errors import RunStopped, UserError
-from semifl.experiments import toml
 from toys import KEPT, REFERENCE, toy_table
 
 FULL = os.environ.get("SEMIFL_FAULTS") == "full"

@@ -11,10 +11,10 @@ import pytest
 
 from faults.harness import FULL, Zygote, assert_same, bounded, table, write_config
 from semifl.cli import invoke
+from semifl.configuration.config import decode
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import resume, start
-from semifl.experiments.stage import Silent
+from semifl.running.context import Silent
+from semifl.running.loop import resume, start
 
 KINDS = ("flip", "replace", "zero", "truncate", "empty", "grow", "header")
 

@@ -25,6 +25,9 @@ from PIL import Image
 from safetensors.torch import save
 
 from faults.harness import FULL, bounded, isolated, make_odd, only_user_errors, table
+from semifl import toml
+from semifl.configuration.build import build_world, load_weights
+from semifl.configuration.config import decode, of_run, override, read
 from semifl.data import formats
 from semifl.data.datasets.cifar10 import Cifar10
 from semifl.data.datasets.cifar100 import Cifar100
@@ -32,15 +35,12 @@ from semifl.data.datasets.fashion_mnist import FashionMnist
 from semifl.data.datasets.svhn import Svhn
 from semifl.data.pictures import decode as decode_picture
 from semifl.errors import UserError
-from semifl.experiments import toml
-from semifl.experiments.build import build_world, load_weights
-from semifl.experiments.checkpoint import Checkpoints
-from semifl.experiments.config import decode, override, read
-from semifl.experiments.experiment import Progress, resume, start
-from semifl.experiments.modelfile import load_model
-from semifl.experiments.records import RunDirectory
-from semifl.experiments.stage import check_outputs
 from semifl.methods.semifl import State
+from semifl.records.directory import RunDirectory
+from semifl.running.checkpoint import Checkpoints
+from semifl.running.context import check_outputs
+from semifl.running.loop import LoopState, resume, start
+from semifl.trained.modelfile import load_model
 from toys import toy_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -595,7 +595,7 @@ def test_any_checkpoint(run: Path, folder: Path, data: st.DataObject) -> None:
         content = (run / f"checkpoint/{name}.safetensors").read_bytes()
         put(folder / "checkpoint" / f"{name}.safetensors", data.draw(mutated(content)))
     with only_user_errors():
-        Checkpoints(folder / "checkpoint").load([State, Progress], lambda message: None)
+        Checkpoints(folder / "checkpoint").load([State, LoopState], lambda message: None)
 
 
 lines = st.lists(
@@ -612,9 +612,9 @@ def test_any_records(folder: Path, content: bytes, result: bytes) -> None:
     with only_user_errors():
         assert all(isinstance(record, dict) for record in directory.rounds())
     with only_user_errors():
-        directory.keep_rounds(directory.rounds_until(3))
+        directory.write_rounds(directory.rounds_until(3))
     with only_user_errors():
-        assert isinstance(directory.result(), dict | None)
+        assert isinstance(directory.summary(), dict | None)
 
 
 @cases(6, 150)
@@ -631,7 +631,7 @@ def test_any_run_directory_can_be_resumed_or_says_why_not(run: Path, folder: Pat
     put(victim / name, content)
     if name == "config.toml":
         with only_user_errors():
-            RunDirectory(victim).config()
+            of_run(RunDirectory(victim))
     else:
         with only_user_errors():
             resume(victim)

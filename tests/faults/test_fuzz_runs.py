@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from faults.harness import FULL, Ended, Zygote, assert_same, make_odd, table
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
-from semifl.experiments.stage import Silent
+from semifl.configuration.config import decode
+from semifl.running.context import Silent
+from semifl.running.loop import start
 
 MEMORY = 3 << 30  # bytes beyond those of the process that a verb may take
 KINDS: dict[str, Callable[[Path], None]] = {

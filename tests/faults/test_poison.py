@@ -13,9 +13,9 @@ import torch
 
 from faults.harness import FULL, records
 from poison import PoisonedSemiFL
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
+from semifl.configuration.config import decode
 from semifl.randomness import Seed
+from semifl.running.loop import start
 from toys import toy_table
 
 POISONS = ("none", "random", "sign", "labels", "nan")

@@ -21,9 +21,9 @@ import matplotlib
 import torch
 
 from semifl.cli import display, invoke
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
+from semifl.configuration.config import decode
 from semifl.report.curves import draw_curves
+from semifl.running.loop import start
 from toys import toy_table
 
 SECONDS = 120  # after which a child counts as hanging

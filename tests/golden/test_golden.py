@@ -13,9 +13,9 @@ import numpy
 import pytest
 import torch
 
-from semifl.experiments.config import decode, override
-from semifl.experiments.experiment import start
-from semifl.experiments.presets import find
+from semifl.configuration.config import decode, override
+from semifl.running.loop import start
+from semifl.studies.presets import find
 
 GOLDEN = Path(__file__).with_name("golden.json")
 SMALL = ["rounds=2", "labels_only=false"]

@@ -14,13 +14,12 @@ from PIL import Image
 from torch import nn
 
 import semifl
-from semifl import FederatedData, Result, RunStopped, SemiFL, UserError, load, train
+from semifl import FederatedData, Result, RunStopped, SemiFL, UserError, load, toml, train
 from semifl.api.watching import in_notebook
 from semifl.cli import invoke
-from semifl.experiments import toml
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
+from semifl.configuration.config import decode
 from semifl.models.cnn import Cnn
+from semifl.running.loop import start
 from toys import COLOURS, toy_model, toy_table
 
 METHOD = SemiFL(activity_rate=1.0, threshold=0.3, client_epochs=1, server_epochs=2, server_batch=4)

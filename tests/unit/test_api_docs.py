@@ -33,7 +33,7 @@ def test_the_python_page_runs(tmp_path: Path) -> None:
         "first",
         "own-views",
         "watched",
-        "rival",
+        "baseline",
         "another",
     }
     assert "Result(accuracy " in done.stdout

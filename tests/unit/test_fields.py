@@ -46,6 +46,7 @@ class Things(Checked):
         ({"weight": -1.0}, "weight must not be negative, but is -1.0"),
         ({"weight": math.inf}, "weight must be a finite number, not inf"),
         ({"perhaps": 0}, "perhaps must be at least 1, not 0"),
+        ({"way": "left"}, "way must be one of left, right as an object, not 'left'"),
         ({"inner": 2.0}, "inner must be above 2 and at most 3, not 2.0"),
     ],
 )

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from semifl.api.names import name_of
+from semifl.configuration.build import build_data
+from semifl.configuration.config import HANDED_OVER, VIEWS, Chosen, Split, Views, decode
 from semifl.data.arrays import InMemory, as_labels, as_pictures, channels_of, fingerprint, to_square
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, OwnView, moments
 from semifl.data.labels import hold_out
 from semifl.errors import UserError
-from semifl.experiments.build import build_data
-from semifl.experiments.config import HANDED_OVER, VIEWS, Chosen, Split, Views, decode
 from semifl.randomness import Seed
 
 Pictures = Any  # a tensor or an array of pictures, or a list of single ones

@@ -13,10 +13,10 @@ from torch import nn
 
 from semifl import registry
 from semifl.api.names import name_of
+from semifl.configuration.config import HANDED_OVER, MODELS, Chosen, decode
 from semifl.errors import UserError
-from semifl.experiments.config import HANDED_OVER, MODELS, Chosen, decode
-from semifl.experiments.toml import Table
 from semifl.learning.weights import digest
+from semifl.toml import Table
 
 
 class Buildable(Protocol):

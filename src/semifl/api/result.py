@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from semifl.data.arrays import as_pictures, to_square
 from semifl.data.dataset import Facts
 from semifl.errors import UserError
-from semifl.experiments.records import Record
 from semifl.learning import batchnorm
 from semifl.learning.evaluation import slices
 from semifl.learning.targets import pseudo_labels
+from semifl.records.record import RoundRecord, Summary
 from semifl.report.curves import draw_curves
 
 
@@ -57,8 +57,8 @@ class Result:
 
     directory: Path
     model: Classifier
-    summary: Record  # as in result.json
-    rounds: list[Record]  # as in rounds.jsonl
+    summary: Summary  # as in result.json
+    rounds: list[RoundRecord]  # as in rounds.jsonl
 
     @property
     def accuracy(self) -> float:
@@ -68,8 +68,7 @@ class Result:
     @property
     def labels_only_accuracy(self) -> float | None:
         """Of the same model trained without any client; None if it was not trained."""
-        accuracy: float | None = self.summary["labels_only_accuracy"]
-        return accuracy
+        return self.summary["labels_only_accuracy"]
 
     @property
     def class_names(self) -> tuple[str, ...]:

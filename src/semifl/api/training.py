@@ -17,19 +17,19 @@ from semifl.api.models import Model, choose
 from semifl.api.processes import why_not
 from semifl.api.result import Classifier, Result
 from semifl.api.watching import OnRound, watching
-from semifl.cli.options import device_name
+from semifl.configuration.build import build_model
+from semifl.configuration.config import METHODS, Chosen, Config, Run, Stop, WarmStart, decode
+from semifl.configuration.health import Health
 from semifl.data.dataset import Facts
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.build import build_model
-from semifl.experiments.config import METHODS, Chosen, Config, Run, Stop, WarmStart, decode
-from semifl.experiments.experiment import start_or_resume
-from semifl.experiments.health import Health
-from semifl.experiments.modelfile import load_model
-from semifl.experiments.records import RunDirectory
-from semifl.experiments.toml import Table
 from semifl.federation.world import Method
+from semifl.learning.devices import find_device
+from semifl.records.directory import RunDirectory
 from semifl.report.curves import draw_curves
 from semifl.report.page import write_report
+from semifl.running.loop import start_or_resume
+from semifl.toml import Table
+from semifl.trained.modelfile import load_model
 
 
 def train(
@@ -110,11 +110,11 @@ def train(
 def load(directory: str | Path, model: Model | None = None, device: str = "auto") -> Result:
     """The Result of a finished run; a model that was handed over in Python must be handed over again."""
     run = RunDirectory(Path(directory))
-    summary = run.whole_result()
+    summary = run.summary()
     if summary is None:
         raise UserError(f"{directory} holds no finished run")
     build = None if model is None else partial(_build, *choose(model))
-    trained = load_model(run.model, device_name(device), build)
+    trained = load_model(run.model, find_device(device), build)
     classifier = Classifier(trained.network.module, trained.facts).to(trained.network.device)
     return Result(run.path, classifier, summary, run.rounds())
 
@@ -134,7 +134,7 @@ def _run(config: Config, directory: Path, workers: int, device: str, progress: b
         workers = 1
     with watching(progress, on_round) as observer:
         try:
-            start_or_resume(config, directory, workers, device_name(device), observer)
+            start_or_resume(config, directory, workers, find_device(device), observer)
         except RunStopped as error:
             again = f"call train with the same things and out={str(directory)!r} to go on"
             raise RunStopped(f"{error}; every finished round is kept: {again}") from error

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from semifl.cli.display import display
-from semifl.experiments.build import World
-from semifl.experiments.records import Record
-from semifl.experiments.stage import Observer, Silent
+from semifl.configuration.build import World
+from semifl.records.record import RoundRecord
+from semifl.running.context import Observer, Silent
+from semifl.running.terminal import display
 
-OnRound = Callable[[Record], Any]
+OnRound = Callable[[RoundRecord], Any]
 
 
 class Watcher:
@@ -24,7 +24,7 @@ class Watcher:
         self._shown, self._on_round = shown, on_round
         self.begin, self.labels_only, self.warn = shown.begin, shown.labels_only, shown.warn
 
-    def round(self, record: Record, best: float) -> None:
+    def round(self, record: RoundRecord, best: float) -> None:
         self._shown.round(record, best)
         if self._on_round and self._on_round(record) is False:
             raise StopIteration
@@ -49,7 +49,7 @@ class NotebookBar(Silent):
     def warn(self, message: str) -> None:
         self._note(f"warning: {message}")
 
-    def round(self, record: Record, best: float) -> None:
+    def round(self, record: RoundRecord, best: float) -> None:
         self._update(record["round"], f"accuracy {record['accuracy']:.1f} % (best {best:.1f})")
 
     def _note(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""`semifl check`: say what was found, build everything, rehearse a round, and say what the run will take."""
+"""`semifl check`: say what was found, build everything, try a round, and say what the run will take."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from semifl.cli import options
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from semifl.configuration.build import World
     from semifl.data.survey import Survey
-    from semifl.experiments.build import World
 
 SIZES = ("smallest", "median", "largest")
 NAMED = 5  # files that are named one by one
@@ -33,8 +33,8 @@ def command(
     if reproduce:
         _reproduce(Path(what), rounds, options.worker_count(workers), options.device_name(device))
         return
-    from semifl.experiments.build import build_world
-    from semifl.experiments.estimate import estimate
+    from semifl.configuration.build import build_world
+    from semifl.running.estimate import estimate
 
     config = options.load(what, settings)
     survey = getattr(config.data.thing, "survey", None)
@@ -60,7 +60,7 @@ def command(
 
 
 def _reproduce(run: Path, rounds: int, workers: int, device: str) -> None:
-    from semifl.experiments.reproduce import reproduce
+    from semifl.running.reproduce import reproduce
 
     verdict = reproduce(run, rounds, workers, device)
     for name, (then, now) in verdict.changed.items():

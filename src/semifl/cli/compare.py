@@ -59,7 +59,7 @@ def _plain(difference: Difference) -> dict[str, float | None]:
 
 
 def _by_seed(group: Group, metric: str) -> dict[int, float]:
-    from semifl.report.reading import number
+    from semifl.records.record import number
 
     values: dict[int, float] = {}
     for run in group.runs:

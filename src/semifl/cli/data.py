@@ -38,7 +38,7 @@ def where(name: Name) -> None:
 
 def _source(name: str) -> type:
     from semifl import registry
-    from semifl.experiments.config import DATASETS
+    from semifl.configuration.config import DATASETS
 
     source: type = registry.find(DATASETS, name, "the data set")
     return source

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live line in a terminal, nothing but the outcome elsewhere."""
+"""What a person is told when a run ends: its outcome, or how to go on with it."""
 
 from __future__ import annotations
 
@@ -6,68 +6,17 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.build import World
-from semifl.experiments.records import Record
-from semifl.experiments.stage import Observer, Silent
+from semifl.records.record import Summary
 from semifl.report.advice import advise
 from semifl.report.reading import read_run
 
 MOST_ADVICE = 3  # sentences after a run; the report has them all
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
 IN_THE_WAY = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EFBIG, errno.ENXIO)
-
-
-class Live(Silent):
-    """A progress bar with the accuracy, how much the clients are confident about, and how many abstained."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("preparing", total=None, facts="")
-
-    def labels_only(self, accuracy: float) -> None:
-        self._progress.console.print(f"labels only: {accuracy:.1f} %")
-
-    def begin(self, world: World, first_round: int) -> None:
-        rounds = world.config.run.rounds
-        self._progress.update(self._task, description="rounds", total=rounds, completed=first_round - 1)
-
-    def round(self, record: Record, best: float) -> None:
-        ratio = record["label_ratio"]
-        facts = [f"accuracy {record['accuracy']:.1f} % (best {best:.1f})"]
-        if ratio is not None:
-            facts.append(f"confident {100 * ratio:.0f} %")
-        if record["abstained"]:
-            facts.append(f"{len(record['abstained'])} of {len(record['cohort'])} abstained")
-        self._progress.update(self._task, completed=record["round"], facts=" · ".join(facts))
-
-    def warn(self, message: str) -> None:
-        self._progress.console.print(f"warning: {message}", style="yellow")
-
-
-class Quiet(Silent):
-    """For logs and pipes: warnings alone."""
-
-    def warn(self, message: str) -> None:
-        typer.echo(f"warning: {message}", err=True)
-
-
-@contextmanager
-def display() -> Iterator[Observer]:
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield Quiet()
-        return
-    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn()]
-    columns += [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[facts]}")]
-    with Progress(*columns, console=console) as progress:
-        yield Live(progress)
 
 
 @contextmanager
@@ -92,7 +41,7 @@ def interrupted(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def finished(directory: Path, result: Record) -> None:
+def finished(directory: Path, result: Summary) -> None:
     """The outcome in three lines, what to do about it if something is amiss, and where the report lies."""
     accuracy, labels_only = result["accuracy"], result["labels_only_accuracy"]
     typer.echo(f"accuracy     {accuracy:.1f} %  (best round {result['best_round']}: {result['best_accuracy']:.1f} %)")

@@ -13,7 +13,7 @@ from semifl.cli import options
 from semifl.errors import UserError
 
 if TYPE_CHECKING:
-    from semifl.experiments.assessment import Assessment
+    from semifl.trained.assessment import Assessment
 
 WIDEST = 20  # classes whose confusion matrix still fits a terminal
 
@@ -27,8 +27,8 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Accuracy, precision and recall per class, the confusion matrix and calibration on labeled pictures."""
-    from semifl.experiments.assessment import assess
-    from semifl.experiments.prediction import find_model
+    from semifl.trained.assessment import assess
+    from semifl.trained.prediction import find_model
 
     model = find_model(run, options.device_name(device))
     images, labels = _from_run(run) if data is None else _from_folder(data, model)
@@ -69,11 +69,12 @@ def _print_confusion(found: Assessment) -> None:
 
 
 def _from_run(run: Path) -> tuple[Any, Any]:
-    from semifl.experiments.records import RunDirectory
+    from semifl.configuration.config import of_run
+    from semifl.records.directory import RunDirectory
 
     if not run.is_dir():
         raise UserError(f"{run} is a model without a run directory: say which folder of pictures to evaluate it on")
-    data = RunDirectory(run).config().data.thing.load()
+    data = of_run(RunDirectory(run)).data.thing.load()
     return data.test_images, data.test_labels
 
 

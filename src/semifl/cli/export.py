@@ -14,8 +14,8 @@ def command(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The file [default: model.* in the run].")] = None,
 ) -> None:
     """Write a trained model with its preprocessing inside, and check the file against the original."""
-    from semifl.experiments.export import ENDINGS, export
-    from semifl.experiments.prediction import find_model
+    from semifl.trained.export import ENDINGS, export
+    from semifl.trained.prediction import find_model
 
     model = find_model(run, "cpu")
     source = run / "model.safetensors" if run.is_dir() else run

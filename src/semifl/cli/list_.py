@@ -29,12 +29,12 @@ def command(
 
 def _known(kind: str) -> list[tuple[str, str]]:
     if kind == "presets":
-        from semifl.experiments.presets import presets
+        from semifl.studies.presets import presets
 
         return [(preset.name, preset.about) for preset in presets()]
     from semifl import objectives, registry
+    from semifl.configuration import config
     from semifl.data.partition import PARTITIONS
-    from semifl.experiments import config
     from semifl.learning.aggregation import AGGREGATIONS
     from semifl.learning.server_optimizer import SERVER_OPTIMIZERS
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from semifl.experiments.config import Config
-    from semifl.experiments.toml import Table
+    from semifl.configuration.config import Config
+    from semifl.toml import Table
 
 What = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="The name of a preset, or a TOML file.")]
 Settings = Annotated[
@@ -28,15 +28,15 @@ RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 def load(what: str, settings: list[str] | None) -> Config:
     """The configuration that a preset's or a file's name stands for, with the settings applied."""
-    from semifl.experiments.config import decode
+    from semifl.configuration.config import decode
 
     return decode(table(what, settings))
 
 
 def table(what: str, settings: list[str] | None) -> Table:
     """The same before it is checked."""
-    from semifl.experiments import presets
-    from semifl.experiments.config import override, read
+    from semifl.configuration.config import override, read
+    from semifl.studies import presets
 
     looks_like_file = what.endswith(".toml") or "/" in what or Path(what).is_file()
     return override(read(Path(what)) if looks_like_file else presets.find(what).table, settings or [])
@@ -50,20 +50,7 @@ def worker_count(workers: int | None) -> int:
 
 
 def device_name(device: str) -> str:
-    """What to compute on; auto takes the fastest there is."""
-    import torch
+    """What to compute on; here, because importing torch takes longer than most commands."""
+    from semifl.learning.devices import find_device
 
-    from semifl.errors import UserError
-
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        return next(name for name in ("cuda", "mps", "cpu") if available[name])
-    if device.split(":")[0] not in available:
-        raise UserError(f"--device {device!r} is not one of auto, cpu, cuda, mps")
-    if not available[device.split(":")[0]]:
-        raise UserError(f"--device {device}: this machine has none that torch can use")
-    try:
-        torch.empty(0, device=device)
-    except RuntimeError as error:
-        raise UserError(f"--device {device!r} is not a device of this machine") from error
-    return device
+    return find_device(device)

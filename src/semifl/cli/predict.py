@@ -23,7 +23,7 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Class and confidence of each picture."""
-    from semifl.experiments.prediction import find_model, predict
+    from semifl.trained.prediction import find_model, predict
 
     for path in pictures:
         if not path.exists():

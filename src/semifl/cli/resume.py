@@ -19,9 +19,10 @@ def command(
     tensorboard: options.TensorBoard = False,
 ) -> None:
     """Continue a run that was interrupted, or give a finished one more rounds."""
-    from semifl.cli.display import display, finished, interrupted
+    from semifl.cli.display import finished, interrupted
     from semifl.cli.tensorboard import watched_by_tensorboard
-    from semifl.experiments.experiment import resume
+    from semifl.running.loop import resume
+    from semifl.running.terminal import display
 
     with interrupted(directory), display() as person, watched_by_tensorboard(tensorboard, directory, person) as watcher:
         result = resume(directory, options.worker_count(workers), options.device_name(device), watcher, rounds)

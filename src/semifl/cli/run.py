@@ -20,9 +20,10 @@ def command(
     tensorboard: options.TensorBoard = False,
 ) -> None:
     """Train a model and write a run directory."""
-    from semifl.cli.display import display, finished, interrupted
+    from semifl.cli.display import finished, interrupted
     from semifl.cli.tensorboard import watched_by_tensorboard
-    from semifl.experiments.experiment import start
+    from semifl.running.loop import start
+    from semifl.running.terminal import display
 
     config = options.load(what, settings)
     directory = out or _free_directory(Path(what).stem, config.run.seed)

@@ -19,7 +19,8 @@ def command(
     if Path(what).is_dir():
         _show_run(Path(what))
         return
-    from semifl.experiments import presets, toml
+    from semifl import toml
+    from semifl.studies import presets
 
     if not Path(what).is_file():
         typer.echo(f"# {presets.find(what).about}")
@@ -27,18 +28,20 @@ def command(
 
 
 def _show_run(directory: Path) -> None:
-    from semifl.experiments import toml
-    from semifl.experiments.records import RunDirectory
-    from semifl.experiments.soundness import is_round
+    from semifl import toml
+    from semifl.configuration.config import of_run
+    from semifl.records.directory import RunDirectory
+    from semifl.records.record import number
 
     run = RunDirectory(directory)
-    config = run.config()
-    rounds, result = run.rounds(), run.result()
+    config = of_run(run)
+    rounds, result = run.rounds(), run.outcome()
     typer.echo(toml.dumps(config.table()))
     if result:
         typer.echo(json.dumps(result, indent=1))
     else:
-        last = f", accuracy {rounds[-1]['accuracy']:.1f} %" if rounds and is_round(rounds[-1]) else ""
+        accuracy = number(rounds[-1].get("accuracy")) if rounds else None
+        last = "" if accuracy is None else f", accuracy {accuracy:.1f} %"
         typer.echo(
             f"unfinished: {len(rounds)} of {config.run.rounds} rounds{last}; go on with: semifl resume {directory}"
         )

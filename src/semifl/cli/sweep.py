@@ -19,8 +19,8 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Run every point of a grid that is missing, then print a table with the best first."""
-    from semifl.experiments.sweeps import read_sweep
-    from semifl.experiments.tables import ResultTable, measured
+    from semifl.studies.sweeps import read_sweep
+    from semifl.studies.tables import ResultTable, measured
 
     sweep = read_sweep(file)
     folder = out or Path("runs/sweeps") / file.stem

@@ -12,7 +12,7 @@ from semifl.errors import UserError
 from semifl.registry import did_you_mean
 
 if TYPE_CHECKING:
-    from semifl.experiments.tables import ResultTable
+    from semifl.studies.tables import ResultTable
 
 METRICS = Literal["accuracy", "best_test_accuracy", "best_accuracy", "balanced_accuracy"]
 
@@ -32,7 +32,7 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Print tables of results; with --seeds first run what is missing."""
-    from semifl.experiments.tables import own_table, paper_tables
+    from semifl.studies.tables import own_table, paper_tables
 
     name = "paper" if what == "paper" else Path(what).stem
     more = settings or []
@@ -61,8 +61,8 @@ def fill_table(
     tables: list[ResultTable], folder: Path, seeds: list[int], jobs: int, workers: int, device: str
 ) -> list[str]:
     from semifl.cli.display import interrupted
-    from semifl.experiments.table_runs import fill
-    from semifl.experiments.tables import missing
+    from semifl.studies.table_runs import fill
+    from semifl.studies.tables import missing
 
     todo = missing(tables, folder, seeds)
     cells = {(cell.name, seed) for table in tables for cell in table.cells for seed in seeds}
@@ -86,9 +86,9 @@ def report_failures(failures: list[str]) -> None:
 
 
 def print_table(table: ResultTable, folder: Path, metric: str, against: str) -> None:
-    from semifl.experiments.tables import measured
     from semifl.report.comparison import difference_text, paired, summary
     from semifl.report.markdown import markdown_table
+    from semifl.studies.tables import measured
 
     values = {(cell.row, cell.column): measured(folder, cell, metric) for cell in table.cells}
     printed = {(cell.row, cell.column): cell.value for cell in table.cells}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from semifl.errors import UserError
-from semifl.experiments.records import Record
-from semifl.experiments.stage import Observer, Silent
+from semifl.records.record import ABSENT, RoundRecord
+from semifl.running.context import Observer, Silent
 
 
 class TensorBoard(Silent):
@@ -32,7 +32,7 @@ class TensorBoard(Silent):
         self._writer.add_scalar("labels_only_accuracy", accuracy, 0)
         self._other.labels_only(accuracy)
 
-    def round(self, record: Record, best: float) -> None:
+    def round(self, record: RoundRecord, best: float) -> None:
         for name, value in _numbers(record):
             self._writer.add_scalar(name, value, record["round"])
         self._writer.flush()
@@ -55,16 +55,14 @@ def watched_by_tensorboard(wanted: bool, directory: Path, observer: Observer) ->
     yield TensorBoard(lambda: SummaryWriter(directory / "tensorboard"), observer)
 
 
-def _numbers(record: Record) -> Iterator[tuple[str, float]]:
+def _numbers(record: RoundRecord) -> Iterator[tuple[str, float]]:
     for key, value in record.items():
         if key == "round" or isinstance(value, bool):
             continue
         if isinstance(value, (int, float)):
             yield key, value
-        elif key in ("abstained", "failed", "late", "rejected", "cohort"):
-            yield f"clients/{key}", len(value)
-        elif key == "seconds":
-            yield from ((f"seconds/{phase}", spent) for phase, spent in value.items())
-        elif key == "terms":
-            sides = ((side, name, mean) for side, terms in value.items() for name, mean in terms.items())
-            yield from ((f"terms/{side}/{name}", mean) for side, name, mean in sides if mean is not None)
+    yield "clients/cohort", len(record["cohort"])
+    yield from ((f"clients/{name}", len(record[name])) for name in ABSENT)
+    yield from ((f"seconds/{phase}", spent) for phase, spent in record["seconds"].items())
+    for side, terms in (("server", record["terms"]["server"]), ("clients", record["terms"]["clients"])):
+        yield from ((f"terms/{side}/{name}", mean) for name, mean in terms.items() if mean is not None)

@@ -12,7 +12,7 @@ import typer
 from semifl.cli.options import worker_count
 
 if TYPE_CHECKING:
-    from semifl.theory.cells import Cell
+    from semifl.theory.cells import Repetition
     from semifl.theory.settings import Setting
 
 app = typer.Typer(help="Measure what the paper proves about strong augmentation.", no_args_is_help=True)
@@ -117,7 +117,7 @@ def _settings(names: list[str] | None) -> list[Setting]:
     return list(dict.fromkeys(find(name) for name in names)) if names else list(SETTINGS.values())
 
 
-def _finish(cells: list[Cell], directory: Path, workers: int | None) -> dict[Cell, float]:
+def _finish(cells: list[Repetition], directory: Path, workers: int | None) -> dict[Repetition, float]:
     from semifl.theory.cells import finish
 
     _writable(directory)

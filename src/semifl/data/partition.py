@@ -157,7 +157,7 @@ class Dirichlet(Checked):
 
 
 @dataclass(frozen=True)
-class Site:
+class BySite:
     """Everyone keeps what is theirs: one client per site, in the order of their names."""
 
     def divide(self, data: Dataset, positions: Tensor, clients: int, seed: Seed) -> Holdings:
@@ -172,7 +172,7 @@ class Site:
         return Holdings.of(positions, data.site_of[positions], clients)
 
 
-PARTITIONS: dict[str, type[Partition]] = {"iid": Iid, "classes": Classes, "dirichlet": Dirichlet, "site": Site}
+PARTITIONS: dict[str, type[Partition]] = {"iid": Iid, "classes": Classes, "dirichlet": Dirichlet, "site": BySite}
 
 
 def _share(pictures: int, clients: int) -> int:

@@ -63,23 +63,23 @@ class Reply(Form):
 
 
 def read_hello(data: bytes, largest: int) -> Hello:
-    letter = _open(data, largest, "hello", {})
-    return _in_form(Hello, letter.facts)
+    packet = _open(data, largest, "hello", {})
+    return _in_form(Hello, packet.facts)
 
 
 def read_reply(data: bytes, largest: int, classes: int) -> tuple[Reply, dict[str, torch.Tensor]]:
     """The words of a reply, and the change of one that has trained."""
-    letter = _open(data, largest, "reply", {})
-    reply = _in_form(Reply, letter.facts)
+    packet = _open(data, largest, "reply", {})
+    reply = _in_form(Reply, packet.facts)
     signals: dict[str, Any] = dict(reply.signals)
     for counts in (signals[each.name] for each in SIGNALS if each.form == "classes"):
         if counts is not None and len(counts) != classes:
             raise UserError(f"its answer counts {len(counts)} classes, and the run has {classes}")
     if reply.outcome == "abstained":
         return reply, {}
-    if reply.examples is None or not _is_weights(letter.body):
+    if reply.examples is None or not _is_weights(packet.body):
         raise UserError("its answer has no proper weights or number of examples")
-    return reply, letter.body
+    return reply, packet.body
 
 
 def read_statistics(data: bytes, largest: int, layers: dict[str, int]) -> BatchNormStats:
@@ -102,20 +102,20 @@ def short(said: Any) -> str:
     return words[:LONGEST_WORD]
 
 
-def _open(data: bytes, largest: int, kind: str, named: dict[str, type]) -> wire.Letter:
+def _open(data: bytes, largest: int, kind: str, named: dict[str, type]) -> wire.Packet:
     if len(data) > largest:
         raise UserError(f"its answer has {len(data)} bytes, and at most {largest} were asked for")
     try:
-        letter = wire.unpack(data, named)
+        packet = wire.unpack(data, named)
     except UserError:
         raise
     except Exception as error:  # whatever a site may think of: it must not stop the others
         raise UserError(f"its answer cannot be read ({type(error).__name__})") from error
-    if letter.kind in ("failed", "refused"):
-        raise Declined(short(letter.facts.get("reason", "it does not say why")))
-    if letter.kind != kind:
+    if packet.kind in ("failed", "refused"):
+        raise Declined(short(packet.facts.get("reason", "it does not say why")))
+    if packet.kind != kind:
         raise UserError(f"its answer is no {kind}")
-    return letter
+    return packet
 
 
 def _in_form(form: type[T], facts: dict[str, Any]) -> T:

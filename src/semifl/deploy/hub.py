@@ -1,4 +1,4 @@
-"""The hub's side of a run in a real federation: the same loop as in a simulation, its clients reached by letters."""
+"""The hub's side of a run in a real federation: the same loop as in a simulation, its clients reached by packets."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from semifl.configuration.build import build_world
+from semifl.configuration.config import VIEWS, Config, decode, from_section
 from semifl.deploy import wire
 from semifl.deploy.answers import read_hello
 from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
-from semifl.deploy.remote import Post, RemoteFederation, Told
+from semifl.deploy.remote import RemoteFederation, Told, Transport
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text
 from semifl.errors import UserError
-from semifl.experiments.build import build_world
-from semifl.experiments.config import VIEWS, Config, decode, from_section
-from semifl.experiments.experiment import changes, start_or_resume
-from semifl.experiments.records import Record, RunDirectory
-from semifl.experiments.stage import Observer
-from semifl.experiments.toml import Table
 from semifl.federation.tally import Tally
 from semifl.federation.world import Federation, Method
 from semifl.learning import batchnorm
+from semifl.records.directory import RunDirectory
+from semifl.records.record import Summary
+from semifl.running.context import Observer
+from semifl.running.loop import changes, start_or_resume
+from semifl.toml import Table
 
 PICTURES = "semifl.deploy.pictures:HubPictures"
 ASKED_OF_HUB = ("root", "sites", "partition", "clients", "labeled")  # keys of [data] that the hub fills in itself
@@ -45,7 +46,7 @@ class Hub:
 class Sites:
     """The clients of a run that live elsewhere, and what became of each in the round at hand."""
 
-    post: Post
+    transport: Transport
     order: Table
     settings: Settings
     directory: RunDirectory
@@ -61,14 +62,14 @@ class Sites:
 
     def federation(self, tally: Tally) -> Federation:
         return RemoteFederation(
-            self.post, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method
+            self.transport, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method
         )
 
     def greet(self) -> None:
         """Ask everyone whether they follow the order; one that does not is named and left out until the next job."""
-        letter = wire.pack("hello", {"order": self.order})
-        letters = dict.fromkeys(self.order["sites"], letter)
-        for answer in self.post.exchange(letters, HELLO_SECONDS, wire.room_for([])):
+        packet = wire.pack("hello", {"order": self.order})
+        packets = dict.fromkeys(self.order["sites"], packet)
+        for answer in self.transport.exchange(packets, HELLO_SECONDS, wire.room_for([])):
             site, outcome, reason = answer.site, "ready", ""
             try:
                 if answer.data is None:
@@ -134,14 +135,14 @@ def read_settings(table: Table) -> tuple[Settings, Table]:
     return from_section(Settings, section, "deploy"), rest
 
 
-def play(
+def run_federation(
     hub: Hub,
     name: str,
     table: Table,
-    post: Post,
+    transport: Transport,
     observer: Observer,
     watch: Callable[[Sites], None] = lambda sites: None,
-) -> Record:
+) -> Summary:
     """Start the run of this name, or go on with it after its last complete round."""
     refuse_name(name)
     settings, table = read_settings(table)
@@ -153,10 +154,10 @@ def play(
     world = build_world(config)
     _refuse_another(directory, world.config)
     order = write_order(world, _identity(directory.path), hub.sites)
-    if finished := directory.result():
+    if finished := directory.summary():
         return finished
     layers = {name: layer.num_features for name, layer in batchnorm.layers(world.model_factory()()).items()}
-    sites = Sites(post, order, settings, directory, layers, world.config.method.thing)
+    sites = Sites(transport, order, settings, directory, layers, world.config.method.thing)
     watch(sites)
     sites.greet()
     if len(sites.refused) > len(hub.sites) - settings.min_updates:

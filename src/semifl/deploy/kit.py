@@ -1,4 +1,4 @@
-"""A kit: the folder that makes a machine the hub, a site, or an operator's desk, and the sealed file it comes in."""
+"""A kit: the folder that makes a machine the hub, a site, or an operator's machine, and the sealed file it comes in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semifl import __version__
 from semifl.deploy import sealing
 from semifl.deploy.project import E_MAIL, NAME
 from semifl.errors import UserError
-from semifl.experiments.toml import scalar
+from semifl.toml import scalar
 
 PASSPHRASE = "SEMIFL_KIT_PASSPHRASE"
 SUFFIX = ".kit"
@@ -27,7 +27,7 @@ FIELDS: dict[str, type] = {
     "kind": str, "name": str, "project": str, "made": datetime, "expires": date, "version": str,
     "hub": str, "address": str, "port": int, "bind": str, "sites": list,
 }  # fmt: skip
-TEXT = "# Made by 'semifl deploy kits'. Do not edit; a site's wishes belong into policy.toml.\n\n"
+TEXT = "# Made by 'semifl deploy kits'. Do not edit; a site's wishes belong in policy.toml.\n\n"
 
 
 @dataclass(frozen=True)

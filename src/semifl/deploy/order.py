@@ -1,7 +1,7 @@
 """What the hub asks of a site, checked by the site before anything of it is done.
 
 An order is configuration and never code: names of what is built into semifl, numbers, and the facts of the pictures.
-It comes with every letter, so a site needs no memory of earlier ones to know what is asked.
+It comes with every packet, so a site needs no memory of earlier ones to know what is asked.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 from torch import nn
 
 from semifl import __version__
+from semifl.configuration.build import World, build_model
+from semifl.configuration.config import Config, WarmStart, decode, refuse_unknown
 from semifl.data.dataset import Facts
 from semifl.deploy import wire
 from semifl.deploy.policy import Policy
 from semifl.errors import UserError
-from semifl.experiments.build import World, build_model
-from semifl.experiments.config import Config, WarmStart, decode, refuse_unknown
-from semifl.experiments.toml import Table, dotted
 from semifl.federation.world import Method
 from semifl.learning.network import parameters_of
 from semifl.learning.precision import Precision
 from semifl.learning.whitening import PATCH, Rows
 from semifl.randomness import Seed
+from semifl.toml import Table, dotted
 
 RUN_KEYS = ("seed", "rounds", "precision")  # of the keys outside all sections, those that clients need
 KEYS = ("semifl", "format", "run", "sites", "config", "facts")
@@ -66,10 +66,10 @@ def write_order(world: World, run: str, sites: tuple[str, ...]) -> Table:
 def accept(order: Any, name: str, policy: Policy) -> Accepted:
     """The order as this site will follow it, or a UserError that says in one sentence what is wrong with it."""
     if not isinstance(order, dict):
-        raise UserError("the hub's letter has no order")
+        raise UserError("the hub's packet has no order")
     if order.get("semifl") != __version__ or order.get("format") != wire.FORMAT:
         raise UserError(
-            f"the hub runs semifl {order.get('semifl')} (letters of format {order.get('format')}) and {name} runs "
+            f"the hub runs semifl {order.get('semifl')} (packets of format {order.get('format')}) and {name} runs "
             f"{__version__} ({wire.FORMAT}): install the same version"
         )
     refuse_unknown(order, KEYS, "order")

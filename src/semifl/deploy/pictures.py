@@ -72,7 +72,7 @@ def compare_with_before(images: Tensor, folder: Path) -> str:
     replace_text(path, json.dumps(now) + "\n")
     if before == now:
         return ""
-    return f"{before.get('pictures')} when this run was last played here, {now['pictures']} now"
+    return f"{before.get('pictures')} when this run was last here, {now['pictures']} now"
 
 
 def read_site(root: Path, labels: Path | None, facts: Facts) -> SitePictures:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from semifl.configuration.config import from_section, read, refuse_unknown
 from semifl.errors import UserError
-from semifl.experiments.config import from_section, read, refuse_unknown
 from semifl.fields import Checked, NotNegative, Range
 
-Limit = Range(1, 1e12)
+Limit = Range(1)
 LEAST_NOISE = 0.1  # with it a single update costs ε ≈ 92 at δ = 1e-5
 
 TEMPLATE = """\
@@ -32,7 +32,7 @@ largest_picture = 256    # side in pixels that the hub may ask for
 most_parameters = 100000000  # of a model that the hub may send
 most_epochs = 100        # over the pictures in a round
 most_steps = 100000      # of training in a round
-most_minutes = 720.0     # that one letter of the hub may keep this machine busy
+most_minutes = 720.0     # that one request of the hub may keep this machine busy
 
 [privacy]
 clip = 0.0               # largest norm of the update that leaves; 0 does not clip

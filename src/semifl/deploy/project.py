@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from semifl.errors import UserError
-from semifl.experiments.toml import scalar
 from semifl.registry import did_you_mean
+from semifl.toml import scalar
 
 # A certificate holds names of at most 64 characters, file systems may not tell capitals from small letters, and the
 # engine calls its own server "server".

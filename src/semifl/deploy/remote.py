@@ -1,4 +1,4 @@
-"""A federation whose clients are other people's machines: letters out, replies in, whatever engine carries them."""
+"""A federation whose clients are other people's machines: packets out, replies in, whatever engine carries them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from semifl.deploy import answers, wire
 from semifl.deploy.answers import Spent
 from semifl.deploy.settings import Settings
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.toml import Table
 from semifl.federation.local import draw, inspected, whole
 from semifl.federation.tally import Tally
 from semifl.federation.world import ClientId, Cohort, Message, Method, Reply, Round, Update
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.weights import Shapes, Weights, norm, shapes
+from semifl.toml import Table
 
 NO_ANSWER = ("failed", "late")  # outcomes after which a site may be asked again
 
@@ -31,11 +31,11 @@ class Answer(NamedTuple):
     seconds: float
 
 
-class Post(Protocol):
+class Transport(Protocol):
     """An engine, as far as a federation needs it."""
 
-    def exchange(self, letters: Mapping[str, bytes], seconds: float, largest: int) -> Iterator[Answer]:
-        """Bring each site its letter; exactly one answer for each, as they come and at the latest when time is up.
+    def exchange(self, packets: Mapping[str, bytes], seconds: float, largest: int) -> Iterator[Answer]:
+        """Bring each site its packet; exactly one answer for each, as they come and at the latest when time is up.
 
         An answer of more than `largest` bytes is none. An engine that can refuses it before its bytes are gathered.
         """
@@ -69,7 +69,7 @@ class RemoteFederation:
 
     def __init__(
         self,
-        post: Post,
+        transport: Transport,
         order: Table,
         settings: Settings,
         tally: Tally,
@@ -78,7 +78,7 @@ class RemoteFederation:
         layers: Mapping[str, int],
         method: Method,
     ) -> None:
-        self._post = post
+        self._transport = transport
         self._order = order
         self._sites: list[str] = order["sites"]
         self._classes = len(order["facts"]["class_names"])
@@ -101,7 +101,7 @@ class RemoteFederation:
     def each(
         self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None = None
     ) -> Iterator[Reply]:
-        letters = self._letters(cohort, message, t, own)
+        packets = self._packets(cohort, message, t, own)
         sent = {client: self._method.sent_weights(whole(message, own(client) if own else None)) for client in cohort}
         largest = max((wire.room_for(_bytes(shapes(weights))) for weights in sent.values()), default=0)
 
@@ -111,7 +111,7 @@ class RemoteFederation:
             reply = inspected(heard.reply, sent[client])
             return heard._replace(reply=_moderate(reply, sent[client], self._settings.largest_update))
 
-        arriving = self._asked(letters, read, t, largest)
+        arriving = self._asked(packets, read, t, largest)
         for reply in self._in_order(cohort, arriving):
             self._tally.received(reply)
             yield reply
@@ -120,13 +120,13 @@ class RemoteFederation:
         """Of the sites that answer; a site whose policy keeps them has refused the order already."""
         if not of:
             return
-        letter = wire.pack("statistics", {"order": self._order}, weights, self._settings.precision)
-        letters = {self._sites[client]: letter for client in of if self._sites[client] not in self._refused}
+        packet = wire.pack("statistics", {"order": self._order}, weights, self._settings.precision)
+        packets = {self._sites[client]: packet for client in of if self._sites[client] not in self._refused}
         largest = wire.room_for(8 * channels for channels in self._layers.values() for _ in ("mean", "var"))
         with self._tally.phase("statistics"):
-            heard = {each.site: each for each in self._post.exchange(letters, self._settings.deadline, largest)}
-        for site in letters:  # in the order of the clients, for sums depend on it
-            self._tally.bytes_down += wire.tensor_bytes(letter)
+            heard = {each.site: each for each in self._transport.exchange(packets, self._settings.deadline, largest)}
+        for site in packets:  # in the order of the clients, for sums depend on it
+            self._tally.bytes_down += wire.tensor_bytes(packet)
             try:
                 stats = self._read_statistics(heard[site], largest)
             except UserError as error:
@@ -135,7 +135,7 @@ class RemoteFederation:
             self._tally.bytes_up += wire.tensor_bytes(heard[site].data or b"")
             yield stats
 
-    def _letters(
+    def _packets(
         self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None
     ) -> dict[str, bytes]:
         facts = {
@@ -154,10 +154,10 @@ class RemoteFederation:
         }
 
     def _asked(
-        self, letters: dict[str, bytes], read: Callable[[Answer], Heard], t: Round, largest: int
+        self, packets: dict[str, bytes], read: Callable[[Answer], Heard], t: Round, largest: int
     ) -> Iterator[Reply]:
         """Each site's reply as it comes; while too few have answered, those who have not are asked again."""
-        answered, waiting = 0, dict(letters)
+        answered, waiting = 0, dict(packets)
         for client, site in enumerate(self._sites):
             if site in self._refused and site in waiting:
                 del waiting[site]
@@ -165,7 +165,7 @@ class RemoteFederation:
                 yield Reply(client, None, "failed", self._refused[site], {})
         for attempt in range(1, self._settings.attempts + 1):
             missing: list[Reply] = []
-            for answer in self._post.exchange(waiting, self._settings.deadline, largest):
+            for answer in self._transport.exchange(waiting, self._settings.deadline, largest):
                 self._tally.bytes_down += wire.tensor_bytes(waiting[answer.site])
                 reply, spent = read(answer)
                 self._tell(Told(answer.site, reply.outcome, reply.reason, answer.seconds, t.index, spent))
@@ -174,14 +174,14 @@ class RemoteFederation:
                     continue
                 answered += reply.outcome != "rejected"
                 yield reply
-            if answered >= min(self._settings.min_updates, len(letters)):
+            if answered >= min(self._settings.min_updates, len(packets)):
                 yield from missing
                 return
             if attempt == self._settings.attempts or not missing:  # who was rejected would answer the same again
                 break
-            waiting = {self._sites[reply.client]: letters[self._sites[reply.client]] for reply in missing}
+            waiting = {self._sites[reply.client]: packets[self._sites[reply.client]] for reply in missing}
         raise NotEnoughSites(
-            f"round {t.index}: {answered} of {len(letters)} sites answered, and deploy.min_updates asks for "
+            f"round {t.index}: {answered} of {len(packets)} sites answered, and deploy.min_updates asks for "
             f"{self._settings.min_updates}"
         )
 

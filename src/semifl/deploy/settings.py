@@ -1,4 +1,4 @@
-"""The section [deploy] of a run's file: how patient the hub is, and how letters travel."""
+"""The section [deploy] of a run's file: how patient the hub is, and how packets travel."""
 
 from __future__ import annotations
 

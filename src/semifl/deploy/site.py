@@ -1,7 +1,7 @@
-"""A site of a real federation, whatever engine carries its letters: it follows orders within its policy.
+"""A site of a real federation, whatever engine carries its packets: it follows orders within its policy.
 
-Where the engine's process lives for many letters, the trainer is a process of its own: if it dies, the site answers
-that it failed and has a new one for the next letter.
+Where the engine's process lives for many packets, the trainer is a process of its own: if it dies, the site answers
+that it failed and has a new one for the next packet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from semifl.deploy.order import Accepted, accept, refuse_work
 from semifl.deploy.pictures import OTHER_PICTURES, SitePictures, compare_with_before, read_site
 from semifl.deploy.policy import Policy
 from semifl.deploy.privacy import Ledger, Spent, protect, would_drown
-from semifl.deploy.wire import Letter
+from semifl.deploy.wire import Packet
 from semifl.errors import RunStopped, UserError
 from semifl.federation.local import Visit, client_statistics, visit, whole
 from semifl.federation.memory import ClientMemory
@@ -39,7 +39,7 @@ from semifl.learning.weights import Snapshot, Weights, zeros_like
 log = logging.getLogger(__name__)
 
 LARGEST_ORDER = 1 << 20  # bytes
-MODELS_IN_A_LETTER = 8  # FedMatch sends the most: two parts, and its helpers
+MODELS_IN_A_PACKET = 8  # FedMatch sends the most: two parts, and its helpers
 TRAINER_DIED = "its trainer process died: killed, out of memory, or over the time that its policy allows"
 
 
@@ -61,10 +61,10 @@ class Site:
     _trainer: Pool | None = field(default=None, repr=False)
 
     def answer(self, data: bytes) -> bytes:
-        """The reply to a letter. Whatever goes wrong is part of the reply, told without a path or a picture."""
+        """The reply to a packet. Whatever goes wrong is part of the reply, told without a path or a picture."""
         try:
             accepted = self._willing(wire.facts_of(data).get("order"))
-            with alone(self.folder / ".letters"):
+            with alone(self.folder / ".packets"):
                 return self._follow(wire.unpack(data, named_tuples(accepted.method)), accepted)
         except UserError as error:
             log.warning("refused: %s", error)
@@ -74,10 +74,10 @@ class Site:
             return leaving.failed(f"it failed ({type(error).__name__}); its own log says more")
 
     @property
-    def largest_letter(self) -> int:
-        """Bytes of a letter that the hub may send: before an order is accepted, an order and nothing more."""
+    def largest_packet(self) -> int:
+        """Bytes of a packet that the hub may send: before an order is accepted, an order and nothing more."""
         parameters = self._accepted.parameters if self._accepted else 0
-        return LARGEST_ORDER + MODELS_IN_A_LETTER * 4 * parameters
+        return LARGEST_ORDER + MODELS_IN_A_PACKET * 4 * parameters
 
     def close(self) -> None:
         if self._trainer:
@@ -119,27 +119,27 @@ class Site:
         """What belongs to a run lies apart from what belongs to the site, whatever the run is called."""
         return self.folder / "runs" / accepted.run
 
-    def _follow(self, letter: Letter, accepted: Accepted) -> bytes:
+    def _follow(self, packet: Packet, accepted: Accepted) -> bytes:
         assert self._pictures is not None
-        if letter.kind == "hello":
+        if packet.kind == "hello":
             return leaving.hello(self.policy, len(self._pictures.images))
-        if letter.kind == "statistics":
+        if packet.kind == "statistics":
             if not self.policy.shares_statistics:
                 raise UserError(
                     "this site's policy keeps its BatchNorm statistics (share.statistics, or privacy.noise)"
                 )
-            stats = self._run(client_statistics, letter.body, accepted.client)
+            stats = self._run(client_statistics, packet.body, accepted.client)
             return self._failed(stats) or leaving.statistics(stats)
-        if letter.kind != "task":
-            raise UserError(f"the hub's letter asks for {letter.kind[:50]!r}, which no site does")
-        return self._take_part(letter, accepted)
+        if packet.kind != "task":
+            raise UserError(f"the hub's packet asks for {packet.kind[:50]!r}, which no site does")
+        return self._take_part(packet, accepted)
 
-    def _take_part(self, letter: Letter, accepted: Accepted) -> bytes:
-        index, progress = int(letter.facts["round"]), float(letter.facts["progress"])
+    def _take_part(self, packet: Packet, accepted: Accepted) -> bytes:
+        index, progress = int(packet.facts["round"]), float(packet.facts["progress"])
         t = Round(index, progress, accepted.seed.under("round", index))
-        message, own = letter.body
+        message, own = packet.body
         sent = accepted.method.sent_weights(whole(message, own))
-        if not self._can_afford(sent, letter.facts.get("largest_update")):
+        if not self._can_afford(sent, packet.facts.get("largest_update")):
             reply = Reply(accepted.client, None, "abstained", "", {})
         else:
             result = self._run(visit, message, Visit(accepted.client, accepted.method, t, own))
@@ -149,7 +149,7 @@ class Site:
             if model is not None and self.policy.share.accuracy:
                 result = result._replace(facts=result.facts | self._own_accuracy(model))
             reply = self._within_policy(result, sent)
-        precision: wire.Precision = "fp16" if letter.facts.get("precision") == "fp16" else "fp32"
+        precision: wire.Precision = "fp16" if packet.facts.get("precision") == "fp16" else "fp32"
         return leaving.reply(reply, self.policy, self._spent(), precision)
 
     def _within_policy(self, reply: Reply, sent: Weights) -> Reply:
@@ -233,7 +233,7 @@ class Site:
 
 
 def named_tuples(method: Method) -> dict[str, type]:
-    """The named tuples that letters of this method may hold: those its file knows."""
+    """The named tuples that packets of this method may hold: those its file knows."""
     known: Mapping[str, Any] = vars(sys.modules[type(method).__module__])
     found = {name: each for name, each in known.items() if isinstance(each, type) and issubclass(each, tuple)}
     return {**found, "Snapshot": Snapshot, "Moments": Moments}
@@ -247,7 +247,7 @@ def _examples(reply: Reply) -> int:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """One letter at a time, whoever asks: two must not write the site's memory and ledger at once."""
+    """One packet at a time, whoever asks: two must not write the site's memory and ledger at once."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

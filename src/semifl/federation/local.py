@@ -110,7 +110,7 @@ def visit(place: Place, message: Any, order: Visit) -> Reply:
     update = method.client_update(site, whole(message, own), t)
     if update is None:
         return Reply(client, None, "abstained", "", site.signals)
-    # A model that has burst must not be remembered: the client would start from it for ever.
+    # A model that has diverged must not be remembered: the client would start from it for ever.
     if place.memory and update.memory and is_finite(update.memory) and is_finite(update.change):
         place.memory.write(client, t.index, update.memory)
     return Reply(client, update._replace(memory={}), "trained", "", site.signals)

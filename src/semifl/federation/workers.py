@@ -24,7 +24,7 @@ import torch
 import torch.multiprocessing
 
 from semifl.errors import RunStopped, UserError
-from semifl.federation.mailbox import Letter, Mailbox
+from semifl.federation.shared_memory import Handle, SharedMessages
 
 Job = Callable[[Any, Any, Any], Any]
 AHEAD = 2  # jobs a worker may have in hand: it never waits for this process between two
@@ -104,17 +104,17 @@ class Workers:
         self._place = place
         self._losses_left = max_losses
         self._on_loss = on_loss or (lambda exit_code: None)
-        self._common = Mailbox()
+        self._common = SharedMessages()
         self._team = [_Worker(place) for _ in range(count)]
 
     def run(self, job: Job, common: Any, items: Sequence[Any]) -> Iterator[Any]:
         self._settle()
-        letter = self._common.put(common, always_send_store=True)
+        handle = self._common.put(common, always_send_store=True)
         waiting = deque(range(len(items)))
         done: dict[int, Any] = {}
         wanted = 0
         for worker in self._team:
-            worker.prepare(job, letter)
+            worker.prepare(job, handle)
         while wanted < len(items):
             self._hand_out(waiting, items, limit=wanted + 2 * AHEAD * len(self._team))
             for worker in self._ready():
@@ -122,7 +122,7 @@ class Workers:
                     number, result = worker.receive()
                 except (EOFError, OSError):  # gone between two answers, or in the middle of one
                     waiting.extendleft(sorted(worker.in_hand, reverse=True))
-                    self._replace(worker, job, letter)
+                    self._replace(worker, job, handle)
                 else:
                     done[number] = result
             while wanted in done:
@@ -151,7 +151,7 @@ class Workers:
         busy = {worker.pipe: worker for worker in self._team if worker.in_hand}
         return [busy[pipe] for pipe in multiprocessing.connection.wait(list(busy))]
 
-    def _replace(self, worker: _Worker, job: Job, letter: Letter) -> None:
+    def _replace(self, worker: _Worker, job: Job, handle: Handle) -> None:
         worker.stop()
         self._on_loss(worker.process.exitcode)
         if self._losses_left == 0:
@@ -161,7 +161,7 @@ class Workers:
             )
         self._losses_left -= 1
         fresh = _Worker(self._place)
-        fresh.prepare(job, letter)
+        fresh.prepare(job, handle)
         self._team[self._team.index(worker)] = fresh
 
     def _settle(self) -> None:
@@ -187,25 +187,25 @@ class _Worker:
             self.process.start()
         theirs.close()
         self.in_hand: deque[int] = deque()
-        self._outgoing = [Mailbox() for _ in range(AHEAD)]
-        self._incoming = [Mailbox() for _ in range(AHEAD)]
+        self._outgoing = [SharedMessages() for _ in range(AHEAD)]
+        self._incoming = [SharedMessages() for _ in range(AHEAD)]
         self._sent = self._received = 0
 
-    def prepare(self, job: Job, common: Letter) -> None:
+    def prepare(self, job: Job, common: Handle) -> None:
         with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its first result is awaited
             self.pipe.send(("prepare", job, common))
 
     def send(self, number: int, item: Any) -> None:
-        letter = self._outgoing[self._sent % AHEAD].put(item)
+        handle = self._outgoing[self._sent % AHEAD].put(item)
         self.in_hand.append(number)  # only now: an item that cannot travel has not been sent
         self._sent += 1
         with contextlib.suppress(ConnectionError):
-            self.pipe.send(("job", letter))
+            self.pipe.send(("job", handle))
 
     def receive(self) -> tuple[int, Any]:
-        kind, letter = self.pipe.recv()
+        kind, handle = self.pipe.recv()
         number = self.in_hand.popleft()
-        result = self._incoming[self._received % AHEAD].get(letter, copy=True)
+        result = self._incoming[self._received % AHEAD].get(handle, copy=True)
         self._received += 1
         return number, JobFailed(*result) if kind == "error" else result
 
@@ -247,7 +247,11 @@ def _work(pipe: Any, place: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers in order
     torch.set_num_threads(1)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    common_box, incoming, outgoing = Mailbox(), [Mailbox() for _ in range(AHEAD)], [Mailbox() for _ in range(AHEAD)]
+    common_box, incoming, outgoing = (
+        SharedMessages(),
+        [SharedMessages() for _ in range(AHEAD)],
+        [SharedMessages() for _ in range(AHEAD)],
+    )
     job: Job | None = None
     common: Any = None
     count = 0

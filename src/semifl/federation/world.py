@@ -66,7 +66,7 @@ class Reply(NamedTuple):
     facts: dict[str, Any]
 
 
-class Site(Protocol):
+class Participant(Protocol):
     """Pictures and the means to learn from them."""
 
     facts: Facts
@@ -76,7 +76,7 @@ class Site(Protocol):
     def fit(self, job: Fit) -> Fitted: ...
 
 
-class Server(Site, Protocol):
+class Server(Participant, Protocol):
     """The site with the labels."""
 
     labels: Tensor
@@ -90,7 +90,7 @@ class Server(Site, Protocol):
         ...
 
 
-class Client(Site, Protocol):
+class Client(Participant, Protocol):
     """A site without labels."""
 
     memory: Memory | None  # what this client kept from its last participation
@@ -156,7 +156,7 @@ class Preview(NamedTuple):
     threshold: float = 0.0
 
 
-class Played(NamedTuple):
+class RoundResult(NamedTuple):
     """What a round returns."""
 
     state: Any  # the method's State
@@ -175,7 +175,7 @@ class Method(Protocol):
         """The State before the first round; its structure never changes afterwards."""
         ...
 
-    def round(self, t: Round, state: Any, server: Server, clients: Federation) -> Played: ...
+    def round(self, t: Round, state: Any, server: Server, clients: Federation) -> RoundResult: ...
 
     def client_update(self, client: Any, message: Any, t: Round) -> Update | None:
         """What one client does with what it is sent; None to abstain."""

@@ -40,7 +40,7 @@ class Fold:
         self._mass += weight
 
     def mean(self) -> Weights | None:
-        """None of nothing. Ends the fold."""
+        """None if nothing was added. Ends the fold."""
         if not self._total:
             return None
         torch._foreach_div_(self._total, self._mass)

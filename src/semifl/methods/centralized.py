@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, paired_epoch
-from semifl.federation.world import Federation, Played, PooledServer, Preview, Round
+from semifl.federation.world import Federation, PooledServer, Preview, Round, RoundResult
 from semifl.fields import Checked, Choice, Count, NotNegative, Positive, ShareBelowOne
 from semifl.learning.network import Network
 from semifl.learning.training import SGD, Fit, Memory, cosine
@@ -62,7 +62,7 @@ class Centralized(Checked):
     def start(self, weights: Weights) -> State:
         return State(weights, {}, {}, copy(weights) if self.ema else {})
 
-    def round(self, t: Round, state: State, server: PooledServer, clients: Federation) -> Played:
+    def round(self, t: Round, state: State, server: PooledServer, clients: Federation) -> RoundResult:
         classes = server.facts.classes
         memory = copy(state.memory) or self.objective.start(state.weights, classes)  # training changes it in place
         average = copy(state.average)
@@ -85,7 +85,7 @@ class Centralized(Checked):
         move(memory, torch.device("cpu"))
         move(average, torch.device("cpu"))
         state = State(fitted.weights, fitted.memory, memory, average)
-        return Played(state, self.model(state, server))
+        return RoundResult(state, self.model(state, server))
 
     def epoch(self, server: PooledServer) -> Iterator[PairedBatch]:
         """One pass over the unlabeled pictures, or over the labels if the objective looks at nothing else."""

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from semifl.data.epochs import labeled_epochs
 from semifl.federation.recipe import Averaging, LocalNorm, State
-from semifl.federation.world import Federation, LabeledClient, Played, Reply, Round, Server, Update
+from semifl.federation.world import Federation, LabeledClient, Reply, Round, RoundResult, Server, Update
 from semifl.learning.aggregation import Mean
 from semifl.learning.weights import Snapshot, Weights, average, moved
 
@@ -26,11 +26,11 @@ class FedAvg(LocalNorm, Averaging):
     weighting: Literal["examples", "uniform"] = "examples"  # of the clients in the mean
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         S_t = self.cohort(clients, t)
         model = Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
         mean = self.aggregate(clients.each(S_t, model, t), model.weights)
-        return Played(State(*self.server_optimizer.step(state.weights, mean, state.past)), model)
+        return RoundResult(State(*self.server_optimizer.step(state.weights, mean, state.past)), model)
 
     def aggregate(self, replies: Iterable[Reply], start: Weights) -> Weights | None:
         """Σ n_k/n · w_k over the clients that trained; a robust mean, or one of everyone alike, knows no n_k."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semifl.federation.recipe import Averaging, LocalNorm, SemiSupervised, State
-from semifl.federation.world import Client, Federation, Played, Round, Server, Update, Work
+from semifl.federation.world import Client, Federation, Round, RoundResult, Server, Update, Work
 from semifl.fields import Share, Whole
 from semifl.learning.aggregation import with_server
 from semifl.learning.weights import Snapshot
@@ -25,14 +25,14 @@ class FedAvgFixMatch(SemiSupervised, LocalNorm, Averaging):
     local_steps: Whole = 0  # batches that everyone trains on in a round; 0: whole epochs, 1: FedSGD
     step_from: Literal["sent", "server"] = "sent"  # where the global step starts; the released program: the server's
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         W, S_t = state.weights, self.cohort(clients, t)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         W_s = self.server_fit(t, W, server, steps=self.local_steps).weights
         W_u = self.aggregate(clients.each(S_t, model, t), self.sent_weights(model))
         mean = with_server(W_s, W_u and W_s | W_u, self.server_share)  # norms that stay with clients are the server's
         step = self.server_optimizer.step(W_s if self.step_from == "server" else W, mean, state.past)
-        return Played(State(*step), model)
+        return RoundResult(State(*step), model)
 
     def client_work(self, pictures: int) -> Work:
         return self.stepped_work(self.local_steps, pictures)

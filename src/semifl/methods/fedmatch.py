@@ -19,7 +19,7 @@ from torch import Tensor
 
 from semifl.data.epochs import LabeledBatch, UnlabeledBatch
 from semifl.federation.recipe import SemiSupervised
-from semifl.federation.world import Client, ClientId, Cohort, Federation, Played, Reply, Round, Server, Update
+from semifl.federation.world import Client, ClientId, Cohort, Federation, Reply, Round, RoundResult, Server, Update
 from semifl.fields import Count, NotNegative, Positive, Share, Whole
 from semifl.learning.network import Network
 from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
@@ -77,7 +77,7 @@ class FedMatch(SemiSupervised):
         ψ = changed(weights, σ)
         return State(σ, ψ, self.server_optimizer.start(ψ), {})
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         _, ψ, past, peers = state
         S_t = self.cohort(clients, t)
         σ = self.server_update(t, state, server)
@@ -88,7 +88,7 @@ class FedMatch(SemiSupervised):
         peers = dict(peers)
         changes = self.keep_peers(replies, Parts(σ, ψ), model, peers, server)
         ψ, past = self.server_optimizer.step(ψ, moved(ψ, self.aggregation(changes)), past)
-        return Played(State(σ, ψ, past, peers), model)
+        return RoundResult(State(σ, ψ, past, peers), model)
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         return self.model(state.σ, state.ψ, server, clients, self.cohort(clients, t))

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 
 from semifl.federation.recipe import Averaging, SemiSupervised, State
-from semifl.federation.world import Client, Cohort, Federation, Played, Reply, Round, Server, Update, Work
+from semifl.federation.world import Client, Cohort, Federation, Reply, Round, RoundResult, Server, Update, Work
 from semifl.fields import Count, Whole
 from semifl.learning.aggregation import Mean
 from semifl.learning.server_optimizer import Momentum, ServerOptimizer
@@ -36,13 +36,13 @@ class FedRGD(SemiSupervised, Averaging):
         if self.aggregation != Mean():
             raise ValueError('aggregation.name must be "mean" in fedrgd: groups are averaged')
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         W, S_t = state.weights, self.cohort(clients, t)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         W_s = self.server_fit(t, W, server, steps=self.iterations).weights
         mean = self.group_average(W, W_s, clients.each(S_t, model, t), S_t, t)
         step = self.server_optimizer.step(W_s if self.step_from == "server" else W, mean, state.past)
-        return Played(State(*step), model)
+        return RoundResult(State(*step), model)
 
     def group_average(self, W: Weights, W_s: Weights, replies: Iterable[Reply], S_t: Cohort, t: Round) -> Weights:
         """Each group's mean with the server, then the mean of the groups that answered; the server if none did."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from semifl.data.epochs import LabeledBatch, labeled_epochs
 from semifl.federation.recipe import Averaging, State
-from semifl.federation.world import ClientId, Cohort, Federation, LabeledClient, Played, Round, Server, Update
+from semifl.federation.world import ClientId, Cohort, Federation, LabeledClient, Round, RoundResult, Server, Update
 from semifl.learning.aggregation import Mean
 from semifl.learning.network import Network
 from semifl.learning.subnetwork import average_over_holders, cut, narrow_shapes, output_layer
@@ -55,12 +55,12 @@ class HeteroFL(Averaging):
         if self.class_weights and self.masked_loss:
             raise ValueError("class_weights must be false with masked_loss: a client's missing classes have no weight")
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         W = state.weights
         S_t = self.cohort(clients, t)
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         mean = self.gather(W, clients, self.assign(S_t, len(clients), t), t)
-        return Played(State(*self.server_optimizer.step(W, mean, state.past)), model)
+        return RoundResult(State(*self.server_optimizer.step(W, mean, state.past)), model)
 
     def assign(self, S_t: Cohort, M: int, t: Round) -> dict[ClientId, float]:
         """The width of each client of the cohort."""

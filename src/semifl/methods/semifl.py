@@ -17,7 +17,7 @@ from torch import Tensor
 from semifl.data.augment import weak
 from semifl.data.mixtures import MixedBatch, Mixing
 from semifl.federation.recipe import Averaging, LocalNorm, SemiSupervised, State
-from semifl.federation.world import Client, Federation, Played, Preview, Round, Server, Update
+from semifl.federation.world import Client, Federation, Preview, Round, RoundResult, Server, Update
 from semifl.fields import NotNegative, Positive
 from semifl.learning.network import Network
 from semifl.learning.weights import Snapshot
@@ -38,12 +38,12 @@ class SemiFL(SemiSupervised, LocalNorm, Averaging):
         if not self.mix_weight and self.mix_beta != SemiFL.mix_beta:
             raise ValueError("mix_beta has no effect with mix_weight = 0, where nothing is mixed")
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         S_t = self.cohort(clients, t)
         W = self.server_fit(t, state.weights, server).weights
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         mean = self.aggregate(clients.each(S_t, model, t), W)
-        return Played(State(*self.server_optimizer.step(W, mean, state.past)), model)
+        return RoundResult(State(*self.server_optimizer.step(W, mean, state.past)), model)
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         """One more fine-tune and sBN refresh after the last round."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from semifl.data.augment import mix
 from semifl.data.epochs import UnlabeledBatch
-from semifl.federation.world import Client, Federation, Played, Round, Server, Update
+from semifl.federation.world import Client, Federation, Round, RoundResult, Server, Update
 from semifl.learning.aggregation import with_server
 from semifl.learning.network import Network
 from semifl.learning.targets import Beliefs, pseudo_labels
@@ -35,7 +35,7 @@ class SemiFLAblated(SemiFLReleased):
         if self.training == "alternate" and self.step_from == "server":
             raise ValueError('step_from has no effect with training = "alternate": leave it out')
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:  # type: ignore[override]
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:  # type: ignore[override]
         """Without fine-tuning, half of the new model is the server's own.
 
         The released program starts the global step from the server's model: its momentum then pulls towards what the
@@ -50,7 +50,7 @@ class SemiFLAblated(SemiFLReleased):
         mean = with_server(W_s, self.aggregate(clients.each(S_t, model, t), model.weights))
         start = W_s if self.step_from == "server" else state.weights
         W, past = self.server_optimizer.step(start, mean, state.past)
-        return Played(State(W, past, self.server_kept(fitted), {}), model)
+        return RoundResult(State(W, past, self.server_kept(fitted), {}), model)
 
     def client_update(self, client: Client, model: Snapshot, t: Round) -> Update | None:
         """Without labels from the global model there is nothing to abstain for."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from semifl.data.augment import Kind
-from semifl.federation.world import Client, Federation, Played, Round, Server, Update
+from semifl.federation.world import Client, Federation, Round, RoundResult, Server, Update
 from semifl.fields import NotNegative
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.server_optimizer import Past
@@ -41,7 +41,7 @@ class SemiFLReleased(SemiFL):
     def start(self, weights: Weights) -> State:  # type: ignore[override]
         return State(weights, self.server_optimizer.start(weights), {}, {})
 
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> Played:  # type: ignore[override]
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:  # type: ignore[override]
         """Clients first (on a random network in round 1), then the server."""
         S_t = self.cohort(clients, t)
         model = Snapshot(state.weights, state.stats or self.refresh(state.weights, server, clients, S_t))
@@ -49,7 +49,9 @@ class SemiFLReleased(SemiFL):
         W, past = self.server_optimizer.step(state.weights, mean, state.past)
         fitted = self.server_fit(t, W, server, state.server_memory)
         stats = self.refresh(fitted.weights, server, clients, S_t)
-        return Played(State(fitted.weights, past, self.server_kept(fitted), stats), Snapshot(fitted.weights, stats))
+        return RoundResult(
+            State(fitted.weights, past, self.server_kept(fitted), stats), Snapshot(fitted.weights, stats)
+        )
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:  # type: ignore[override]
         """The last round has just fine-tuned."""

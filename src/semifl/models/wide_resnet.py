@@ -16,14 +16,14 @@ DEEPEST = 1000  # layers, the most of the paper
 
 @dataclass(frozen=True)
 class WideResNet(Checked):
-    depth: Annotated[int, Range(10, DEEPEST)] = 28  # layers: 10, 16, 22, 28, …
+    depth: Annotated[int, Range(most=DEEPEST)] = 28  # layers: 10, 16, 22, 28, …
     width: Count = 2  # k, times the 16, 32 and 64 channels of a plain one
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.depth - 4) % 6:
+        if self.depth < 10 or (self.depth - 4) % 6:
             raise ValueError(f"depth must be 10, 16, 22, 28, … (6n + 4), not {self.depth}")
+        super().__post_init__()
 
     def build(self, channels: int, size: int, classes: int, share: float = 1.0) -> nn.Module:
         blocks = (self.depth - 4) // 6

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from semifl.experiments.health import MESSAGES
-from semifl.report.reading import Run, clients, counts, number
+from semifl.configuration.health import MESSAGES
+from semifl.records.record import number
+from semifl.report.reading import Run, clients, counts
 
 ENOUGH_ROUNDS = 3  # before anything is said about what clients believe
 RECENT = 10  # rounds that are looked at

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from semifl.durable import replace_file
-from semifl.report.reading import Record, number, read_run
+from semifl.records.record import JSON, number
+from semifl.report.reading import read_run
 
 
 def draw_curves(directory: Path) -> Path:
@@ -38,7 +39,7 @@ def draw_curves(directory: Path) -> Path:
     return path
 
 
-def _curve(axes: Any, rounds: list[Record], key: str, label: str, scale: float) -> None:
+def _curve(axes: Any, rounds: list[JSON], key: str, label: str, scale: float) -> None:
     points = [(each["round"], scale * value) for each in rounds if (value := number(each.get(key))) is not None]
     if points:
         axes.plot(*zip(*points, strict=True), label=label)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from semifl.federation.signals import CURVES
+from semifl.records.record import number
 from semifl.report.groups import Group, Point
-from semifl.report.reading import Run, number
+from semifl.report.reading import Run
 from semifl.report.svg import Line, line_chart, stacked_chart
 
 EMPTY = Markup("")
@@ -132,15 +133,10 @@ def _several(
 ) -> Figure:
     """Several numbers of one group in one drawing."""
     drawn = [_line(group, place, key, label, scale) for place, (key, (label, scale)) in enumerate(keys.items())]
-    drawn = [(line, points) for line, points in drawn if points]
-    if not drawn:
-        return nothing(name, title, "There is nothing to show: the method measures none of this, or no round is done.")
-    lines = [line for line, _ in drawn]
-    sign = " %" if unit == "percent" else ""
-    alt = f"{title} by round. {'. '.join(f'{line.label}: {_trend(points, sign)}' for line, points in drawn)}."
-    header, rows, note = _table([group], {key: scale for key, (_, scale) in keys.items()})
-    caption += _band_words([group])
-    return Figure(name, title, caption, alt, line_chart(lines, unit, alt, y=y), _legend(lines), header, rows, note)
+    empty = "There is nothing to show: the method measures none of this, or no round is done."
+    return _drawing(
+        [group], drawn, name, title, unit, caption, {key: scale for key, (_, scale) in keys.items()}, empty, y
+    )
 
 
 def _overlay(
@@ -148,15 +144,31 @@ def _overlay(
 ) -> Figure:
     """One number, a line per group."""
     drawn = [_line(group, place, key, group.label, scale) for place, group in enumerate(groups)]
+    empty = "There is nothing to show: no round has measured it."
+    return _drawing(groups, drawn, name, title, unit, caption, {key: scale}, empty)
+
+
+def _drawing(
+    groups: Sequence[Group],
+    drawn: list[tuple[Line, list[Point]]],
+    name: str,
+    title: str,
+    unit: str,
+    caption: str,
+    scales: dict[str, float],
+    empty: str,
+    y: tuple[float, float] | None = None,
+) -> Figure:
+    """Lines with their words and table; `empty` says why there may be none."""
     drawn = [(line, points) for line, points in drawn if points]
     if not drawn:
-        return nothing(name, title, "There is nothing to show: no round has measured it.")
+        return nothing(name, title, empty)
     lines = [line for line, _ in drawn]
     sign = " %" if unit == "percent" else ""
     alt = f"{title} by round. {'. '.join(f'{line.label}: {_trend(points, sign)}' for line, points in drawn)}."
-    header, rows, note = _table(groups, {key: scale})
+    header, rows, note = _table(groups, scales)
     caption += _band_words(groups)
-    return Figure(name, title, caption, alt, line_chart(lines, unit, alt), _legend(lines), header, rows, note)
+    return Figure(name, title, caption, alt, line_chart(lines, unit, alt, y=y), _legend(lines), header, rows, note)
 
 
 def bytes_figure(run: Run) -> Figure:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from semifl.report.reading import Run, number
+from semifl.records.record import number
+from semifl.report.reading import Run
 
 SEEDLESS = ("seed", "threads")  # what may differ between runs of one group
 

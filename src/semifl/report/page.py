@@ -12,12 +12,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 
 from semifl.durable import replace_text
+from semifl.records.record import number
 from semifl.report.advice import advise
 from semifl.report.class_figures import classes, confusion
 from semifl.report.figures import Figure, bytes_figure, learning_figures, seconds_figure
 from semifl.report.groups import Group, group_runs
 from semifl.report.pictures import Gallery, galleries
-from semifl.report.reading import Run, number, read_run
+from semifl.report.reading import Run, read_run
 from semifl.report.site_figures import confidence, participation
 
 MOST_EVENTS = 100

@@ -9,16 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from semifl.errors import UserError
-from semifl.parsing import from_json, from_toml
-from semifl.regular import read_text
+from semifl.records.directory import FILES, RunDirectory
+from semifl.records.record import JSON, number
+from semifl.toml import dotted
 
-Record = dict[str, Any]
-LARGEST = 1e18  # of numbers; MOST_CLIENTS of sites: what lies beyond is damage
-MOST_CLIENTS = 10**6
-FILES = (
-    *("config.toml", "environment.json", "rounds.jsonl", "events.jsonl"),
-    *("result.json", "world.json", "confusion.json", "gallery/gallery.json"),
-)
+MOST_CLIENTS = 10**6  # what lies beyond is damage
 
 
 @dataclass(frozen=True)
@@ -26,20 +21,20 @@ class Run:
     """What could be read; `problems` says in sentences what could not."""
 
     path: Path
-    config: Record
-    environment: Record
-    rounds: list[Record]
-    events: list[Record]
-    result: Record
-    world: Record
+    config: JSON
+    environment: JSON
+    rounds: list[JSON]
+    events: list[JSON]
+    result: JSON
+    world: JSON
     confusion: list[list[float]]
-    gallery: Record
+    gallery: JSON
     problems: list[str] = field(default_factory=list)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The configuration by dotted names."""
-        return dict(_leaves(self.config, ""))
+        return dict(dotted(self.config))
 
     @property
     def seed(self) -> Any:
@@ -103,23 +98,20 @@ def read_run(path: Path) -> Run:
         raise UserError(f"there is no run directory {path}")
     if not any((path / name).is_file() for name in ("config.toml", "rounds.jsonl", "result.json")):
         raise UserError(f"{path} is not a run directory: it has no config.toml")
-    problems: list[str] = []
-    config = _config(path / "config.toml", problems)
-    rounds = _rounds(path / "rounds.jsonl", problems)
-    result = _object(path / "result.json", problems)
-    if number(result.get("accuracy")) is None:
-        result = {}
+    run, problems = RunDirectory(path), list[str]()
+    config, rounds, result = run.config(problems), run.rounds(problems), run.outcome(problems)
+    if not result:
         problems.append(f"This run is not finished: {len(rounds)} of {config.get('rounds', 'its')} rounds are done.")
     return Run(
         path,
         config,
-        _object(path / "environment.json", problems),
+        run.environment(problems),
         rounds,
-        _lines(path / "events.jsonl", problems),
+        run.lines("events.jsonl", problems),
         result,
-        _object(path / "world.json", problems),
-        _matrix(_object(path / "confusion.json", problems).get("counts")) if result else [],
-        _object(path / "gallery/gallery.json", problems),
+        run.facts("world.json", problems),
+        _matrix(run.facts("confusion.json", problems).get("counts")) if result else [],
+        run.facts("gallery/gallery.json", problems),
         problems,
     )
 
@@ -136,20 +128,13 @@ def stamp(paths: Sequence[Path]) -> str:
     return "-".join(marks)
 
 
-def number(value: Any) -> float | None:
-    """A number that can be drawn, or None: files may say anything."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < LARGEST else None  # not a number is not below anything either
-
-
 def counts(value: Any) -> list[float]:
     """A list of numbers; empty if any of it is something else."""
     numbers = [number(each) for each in value] if isinstance(value, list) else []
     return [each for each in numbers if each is not None and each >= 0] if None not in numbers else []
 
 
-def clients(record: Record, key: str) -> list[int]:
+def clients(record: JSON, key: str) -> list[int]:
     """Clients by number, as `cohort` or `abstained` has them."""
     listed = record.get(key)
     return (
@@ -157,79 +142,6 @@ def clients(record: Record, key: str) -> list[int]:
     )
 
 
-def _leaves(table: Record, prefix: str) -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for key, value in table.items():
-        name = f"{prefix}{key}"
-        pairs += _leaves(value, f"{name}.") if isinstance(value, dict) else [(name, value)]
-    return pairs
-
-
 def _matrix(rows: Any) -> list[list[float]]:
     matrix = [counts(row) for row in rows] if isinstance(rows, list) else []
     return matrix if all(len(row) == len(matrix) for row in matrix) else []
-
-
-def _config(path: Path, problems: list[str]) -> Record:
-    try:
-        config = from_toml(read_text(path))
-    except (OSError, ValueError) as error:
-        problems.append(f"config.toml cannot be read: {_reason(error)}.")
-        return {}
-    if isinstance(config.get("method"), dict):
-        return config
-    problems.append("config.toml is damaged: it has no section method.")
-    return {}
-
-
-def _object(path: Path, problems: list[str]) -> Record:
-    """A JSON object; nothing if there is no such file yet, or if it is damaged."""
-    if not path.exists():
-        return {}
-    try:
-        content = from_json(read_text(path))
-    except (OSError, ValueError) as error:
-        problems.append(f"{path.name} cannot be read: {_reason(error)}.")
-        return {}
-    if isinstance(content, dict):
-        return content
-    problems.append(f"{path.name} is damaged: it holds no JSON object.")
-    return {}
-
-
-def _rounds(path: Path, problems: list[str]) -> list[Record]:
-    """The rounds as far as they are sound and count upwards."""
-    rounds: list[Record] = []
-    for record in _lines(path, problems):
-        index = record.get("round")
-        if type(index) is not int or not (rounds[-1]["round"] if rounds else 0) < index < 10**9:
-            problems.append(f"rounds.jsonl is damaged after its line {len(rounds)}; what comes later is not shown.")
-            break
-        rounds.append(record)
-    return rounds
-
-
-def _lines(path: Path, problems: list[str]) -> list[Record]:
-    """One JSON object per line, up to the first that is none: the last may have been cut off by a crash."""
-    if not path.exists():
-        return []
-    try:
-        lines = read_text(path, errors="replace").splitlines()
-    except OSError as error:
-        problems.append(f"{path.name} cannot be read: {_reason(error)}.")
-        return []
-    records: list[Record] = []
-    for line in lines:
-        try:
-            record = from_json(line)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict):
-            problems.append(f"{path.name} is cut off or damaged in line {len(records) + 1} of {len(lines)}.")
-            break
-        records.append(record)
-    return records
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error).splitlines()[0]

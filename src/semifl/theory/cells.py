@@ -22,7 +22,7 @@ from semifl.theory.ssl import semi_supervised
 
 
 @dataclass(frozen=True)
-class Cell:
+class Repetition:
     """One repetition: so many labels and unlabeled points; without unlabeled points the classifier is supervised."""
 
     setting: Setting
@@ -54,13 +54,13 @@ class Cell:
         return excess_risk(problem, model)
 
 
-def risk_of(cell: Cell) -> float:
+def risk_of(cell: Repetition) -> float:
     return cell.risk()
 
 
 def finish(
-    cells: Sequence[Cell], path: Path, workers: int, advance: Callable[[int], None] = lambda done: None
-) -> dict[Cell, float]:
+    cells: Sequence[Repetition], path: Path, workers: int, advance: Callable[[int], None] = lambda done: None
+) -> dict[Repetition, float]:
     """The risk of every cell; those in the file are not computed again, and each new one is there at once."""
     known = _read(path)
     missing = sorted((cell for cell in cells if cell.key not in known), key=lambda cell: -cell.labels - cell.unlabeled)
@@ -75,7 +75,7 @@ def finish(
     return {cell: known[cell.key] for cell in cells}
 
 
-def _computed(cells: Sequence[Cell], workers: int) -> Generator[tuple[Cell, float], None, None]:
+def _computed(cells: Sequence[Repetition], workers: int) -> Generator[tuple[Repetition, float], None, None]:
     if workers == 1 or len(cells) < 2:
         yield from ((cell, cell.risk()) for cell in cells)
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semifl.theory.cells import Cell
+from semifl.theory.cells import Repetition
 from semifl.theory.kernel import Floats
 from semifl.theory.rates import labels_for
 from semifl.theory.settings import Setting
@@ -30,12 +30,12 @@ class Sweep:
     def sizes(self, setting: Setting) -> tuple[int, ...]:
         return (2**10, 2**12) if self.quick else setting.sizes[1::2]
 
-    def _group(self, setting: Setting, n_u: int, zeta: float, with_unlabeled: bool) -> list[Cell]:
+    def _group(self, setting: Setting, n_u: int, zeta: float, with_unlabeled: bool) -> list[Repetition]:
         labels = labels_for(n_u, zeta)
         unlabeled = n_u if with_unlabeled else 0
-        return [Cell(setting, labels, unlabeled, repetition, self.seed) for repetition in range(self.repetitions)]
+        return [Repetition(setting, labels, unlabeled, repetition, self.seed) for repetition in range(self.repetitions)]
 
-    def cells(self, settings: Sequence[Setting]) -> list[Cell]:
+    def cells(self, settings: Sequence[Setting]) -> list[Repetition]:
         wanted = [
             cell
             for setting in settings
@@ -46,7 +46,7 @@ class Sweep:
         ]
         return list(dict.fromkeys(wanted))  # two ζ can round to the same number of labels
 
-    def gains(self, setting: Setting, risks: Mapping[Cell, float]) -> dict[int, Floats]:
+    def gains(self, setting: Setting, risks: Mapping[Repetition, float]) -> dict[int, Floats]:
         """For every n_u, and every ζ, mean risk from labels alone over mean risk with unlabeled points."""
 
         def mean(n_u: int, zeta: float, with_unlabeled: bool) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from semifl.randomness import Seed
-from semifl.theory.cells import Cell
+from semifl.theory.cells import Repetition
 from semifl.theory.kernel import Floats
 from semifl.theory.settings import Setting
 
@@ -28,22 +28,25 @@ class Plan:
     def sizes(self, setting: Setting) -> tuple[int, ...]:
         return QUICK_SIZES if self.quick else setting.sizes
 
-    def supervised(self, setting: Setting) -> list[list[Cell]]:
+    def supervised(self, setting: Setting) -> list[list[Repetition]]:
         """For every size, its repetitions with that many labels."""
         return [
-            [Cell(setting, n, 0, repetition, self.seed) for repetition in range(self.repetitions)]
+            [Repetition(setting, n, 0, repetition, self.seed) for repetition in range(self.repetitions)]
             for n in self.sizes(setting)
         ]
 
-    def semi(self, setting: Setting) -> list[list[Cell]]:
+    def semi(self, setting: Setting) -> list[list[Repetition]]:
         """For every size, its repetitions with that many unlabeled points and few labels: half the critical ζ."""
         zeta = setting.exponents.critical_zeta / 2
         return [
-            [Cell(setting, labels_for(n, zeta), n, repetition, self.seed) for repetition in range(self.repetitions)]
+            [
+                Repetition(setting, labels_for(n, zeta), n, repetition, self.seed)
+                for repetition in range(self.repetitions)
+            ]
             for n in self.sizes(setting)
         ]
 
-    def cells(self, settings: Sequence[Setting]) -> list[Cell]:
+    def cells(self, settings: Sequence[Setting]) -> list[Repetition]:
         groups = [group for each in settings for group in (*self.supervised(each), *self.semi(each))]
         return [cell for group in groups for cell in group]
 
@@ -72,7 +75,7 @@ class Slope:
         return self.high >= self.predicted
 
 
-def slopes(settings: Sequence[Setting], plan: Plan, risks: Mapping[Cell, float]) -> list[Slope]:
+def slopes(settings: Sequence[Setting], plan: Plan, risks: Mapping[Repetition, float]) -> list[Slope]:
     """Both classifiers of every setting."""
     found = []
     for setting in settings:

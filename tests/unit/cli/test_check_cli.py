@@ -77,7 +77,7 @@ def check(project: Path, *settings: str) -> int:
     return invoke(["check", str(project / "config.toml"), "--workers", "1", *options])
 
 
-def test_what_was_found_is_told_before_a_round_is_rehearsed(project: Path, capsys: Output) -> None:
+def test_what_was_found_is_told_before_a_round_is_tried(project: Path, capsys: Output) -> None:
     capsys.readouterr()
     assert check(project) == 0
     captured = capsys.readouterr()

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from semifl import toml
 from semifl.cli import invoke
-from semifl.experiments import toml
 from toys import COLOURS, toy_table
 
 Output = pytest.CaptureFixture[str]
@@ -252,7 +252,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(capsys: Output) -> None:
 def test_no_space_is_one_sentence(capsys: Output, tmp_path: Path, monkeypatch) -> None:
     import errno
 
-    from semifl.experiments.checkpoint import Checkpoints
+    from semifl.running.checkpoint import Checkpoints
 
     def full(self, round, state, bound) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(self.folder))
@@ -267,7 +267,7 @@ def test_no_space_is_one_sentence(capsys: Output, tmp_path: Path, monkeypatch) -
 
 
 def test_ctrl_c_says_how_to_go_on(capsys: Output, tmp_path: Path, monkeypatch) -> None:
-    from semifl.experiments import experiment
+    from semifl.running import loop as experiment
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

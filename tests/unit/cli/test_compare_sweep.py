@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from semifl import toml
 from semifl.cli import invoke
-from semifl.experiments import toml
 from toys import toy_table
 
 Output = pytest.CaptureFixture[str]

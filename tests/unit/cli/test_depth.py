@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from semifl.cli import invoke
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
+from semifl.configuration.config import decode
+from semifl.running.loop import start
 from toys import toy_table
 
 NESTS = {

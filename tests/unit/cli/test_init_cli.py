@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semifl.cli import invoke
-from semifl.experiments.config import decode, read
+from semifl.configuration.config import decode, read
 
 Output = pytest.CaptureFixture[str]
 

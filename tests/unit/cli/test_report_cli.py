@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from semifl import toml
 from semifl.cli import invoke
-from semifl.experiments import toml
 from toys import toy_table
 from written_runs import round_line, write_run
 

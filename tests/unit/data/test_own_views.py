@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
+from semifl.configuration.build import build_world
+from semifl.configuration.config import decode
 from semifl.data.augment import strong, weak
 from semifl.data.dataset import Facts
 from semifl.data.epochs import labeled_epochs
 from semifl.errors import UserError
-from semifl.experiments.build import build_world
-from semifl.experiments.config import decode
 from semifl.randomness import Seed
 from toys import toy_table
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from semifl.data.dataset import UNKNOWN, Dataset, Facts
-from semifl.data.partition import PARTITIONS, Classes, Dirichlet, Holdings, Iid, Partition, Site
+from semifl.data.partition import PARTITIONS, BySite, Classes, Dirichlet, Holdings, Iid, Partition
 from semifl.errors import UserError
 from semifl.randomness import Seed
 
@@ -133,7 +133,7 @@ def test_dividing_by_class_needs_classes(partition: Partition, name: str) -> Non
 
 
 def test_the_names_in_the_configuration() -> None:
-    assert list(PARTITIONS.items()) == [("iid", Iid), ("classes", Classes), ("dirichlet", Dirichlet), ("site", Site)]
+    assert list(PARTITIONS.items()) == [("iid", Iid), ("classes", Classes), ("dirichlet", Dirichlet), ("site", BySite)]
 
 
 # iid
@@ -426,7 +426,7 @@ def test_everyone_keeps_what_is_theirs() -> None:
     site_of = torch.tensor([UNKNOWN, 2, 0, 0, UNKNOWN, 1, 2, 2])
     data = dataset(torch.full((8,), UNKNOWN), 3, sites=3, site_of=site_of)
 
-    holdings = Site().divide(data, torch.tensor([1, 2, 3, 5, 6, 7]), 3, Seed(0))
+    holdings = BySite().divide(data, torch.tensor([1, 2, 3, 5, 6, 7]), 3, Seed(0))
 
     assert [holdings[client].tolist() for client in range(3)] == [[2, 3], [5], [1, 6, 7]]
 
@@ -438,7 +438,7 @@ def test_sites_lose_and_share_nothing(sites: int, pictures: int, seed: int) -> N
     positions = torch.nonzero(site_of != UNKNOWN).flatten()
     data = dataset(torch.full((pictures,), UNKNOWN), 3, sites, site_of)
 
-    holdings = Site().divide(data, positions, sites, Seed(seed))
+    holdings = BySite().divide(data, positions, sites, Seed(seed))
 
     assert_divides(holdings, positions)
     assert all((site_of[holdings[site]] == site).all() for site in range(sites))
@@ -446,7 +446,7 @@ def test_sites_lose_and_share_nothing(sites: int, pictures: int, seed: int) -> N
 
 def test_data_without_sites_cannot_be_divided_by_site() -> None:
     with pytest.raises(UserError) as caught:
-        Site().divide(random_data(10, 2), torch.arange(10), 2, Seed(0))
+        BySite().divide(random_data(10, 2), torch.arange(10), 2, Seed(0))
 
     expected = 'data.partition.name = "site" needs data that come by site, such as folders clients/<site>/'
     assert str(caught.value) == expected
@@ -456,7 +456,7 @@ def test_as_many_clients_as_sites() -> None:
     data = dataset(torch.zeros(4, dtype=torch.int64), 1, sites=2, site_of=torch.tensor([0, 1, 0, 1]))
 
     with pytest.raises(UserError) as caught:
-        Site().divide(data, torch.arange(4), 3, Seed(0))
+        BySite().divide(data, torch.arange(4), 3, Seed(0))
 
     assert str(caught.value) == "data.clients = 3, but the data come from 2 sites: leave data.clients out"
 
@@ -466,7 +466,7 @@ def test_as_many_clients_as_sites() -> None:
 
 @pytest.mark.parametrize(
     ("partition", "pictures"),
-    [(Iid(), 50_000), (Classes(2), 50_000), (Dirichlet(0.3, 2), 50_000), (Site(), 50_000)],
+    [(Iid(), 50_000), (Classes(2), 50_000), (Dirichlet(0.3, 2), 50_000), (BySite(), 50_000)],
     ids=str,
 )
 def test_ten_thousand_clients(partition: Partition, pictures: int) -> None:
@@ -479,7 +479,7 @@ def test_ten_thousand_clients(partition: Partition, pictures: int) -> None:
     assert len(holdings) == 10_000
     assert torch.equal(holdings.order.sort().values, torch.arange(pictures))
     assert int(holdings.counts.sum()) == pictures
-    if not isinstance(partition, Site):
+    if not isinstance(partition, BySite):
         assert int(holdings.counts.min()) >= 2
     if isinstance(partition, Iid):
         assert holdings.counts.unique().tolist() == [5]

@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from by_hand import post_to
+from by_hand import transport_to
 from federated_pictures import SITES, make_federation, run_table
 from semifl import registry
 from semifl.deploy import wire
-from semifl.deploy.hub import Hub, play
+from semifl.deploy.hub import Hub, run_federation
 from semifl.deploy.order import refuse_work
 from semifl.deploy.policy import Limits, Policy, Privacy
 from semifl.deploy.privacy import Ledger
 from semifl.errors import UserError
-from semifl.experiments.stage import Silent
+from semifl.running.context import Silent
 
 NOISE = Privacy(clip=0.05, noise=1.0)
 EVERY = {name: registry.find("semifl.methods", name, "method") for name in registry.names("semifl.methods")}
@@ -33,22 +33,29 @@ def pictures(tmp_path, monkeypatch):
 
 def table_of(name, rounds, **fields):
     own = {field.name for field in dataclasses.fields(METHODS[name])}
-    wanted = {"activity_rate": 1.0, "client_epochs": 1, "server_epochs": 1, "server_batch": 4, **fields}
+    wanted = {
+        "activity_rate": 1.0,
+        "client_epochs": 1,
+        "server_epochs": 1,
+        "server_batch": 4,
+        "statistics": "server",
+        **fields,
+    }
     table = run_table(rounds)
     table["method"] = {"name": name, **{key: value for key, value in wanted.items() if key in own}}
     return table
 
 
-def play_with(pictures, folder, policy, table):
+def run_with(pictures, folder, policy, table):
     """The replies of the sites, in JSON's words, and the records of the run."""
-    post = post_to(pictures, folder, policy, trains_apart=False)
+    transport = transport_to(pictures, folder, policy, trains_apart=False)
     try:
-        play(Hub(pictures, folder / "runs", SITES), "run", table, post, Silent())
+        run_federation(Hub(pictures, folder / "runs", SITES), "run", table, transport, Silent())
     finally:
-        post.close()
-    letters = [wire.unpack(answer, {}) for _, _, answer in post.letters]
+        transport.close()
+    packets = [wire.unpack(answer, {}) for _, _, answer in transport.packets]
     records = [json.loads(line) for line in (folder / "runs" / "run" / "rounds.jsonl").read_text().splitlines()]
-    return [letter for letter in letters if letter.kind != "hello"], records
+    return [packet for packet in packets if packet.kind != "hello"], records
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -57,9 +64,9 @@ def test_with_noise_nobody_can_tell_who_was_sure(pictures, tmp_path, name, thres
     """Sites with too few sure pictures answer and are charged exactly like the others."""
     policy = Policy(limits=Limits(minimum_examples=10), privacy=NOISE)
     table = {**table_of(name, 2, threshold=threshold), "deploy": {"largest_update": 0.0}}
-    replies, records = play_with(pictures, tmp_path, policy, table)
-    assert [letter.facts["outcome"] for letter in replies] == ["trained"] * 6
-    assert {tuple(letter.facts) for letter in replies} == {("outcome", "signals", "spent", "examples")}
+    replies, records = run_with(pictures, tmp_path, policy, table)
+    assert [packet.facts["outcome"] for packet in replies] == ["trained"] * 6
+    assert {tuple(packet.facts) for packet in replies} == {("outcome", "signals", "spent", "examples")}
     assert [record["abstained"] + record["rejected"] + record["failed"] for record in records] == [[], []]
     ledger = Ledger(tmp_path / "memory" / SITES[0] / "privacy.json")
     assert ledger._releases() == {1.0: 2}
@@ -69,19 +76,19 @@ def test_with_noise_nobody_can_tell_who_was_sure(pictures, tmp_path, name, thres
 def test_what_the_noise_changes_is_as_long_as_it_says(pictures, tmp_path, name):
     """Noise of 1 × 0.05 on each of n numbers, whatever the method sends: √n · 0.05 long, and clipped to 0.05 more."""
     table = {**table_of(name, 1, threshold=0.0), "deploy": {"largest_update": 0.0}}
-    replies, _ = play_with(pictures, tmp_path, Policy(privacy=NOISE), table)
-    for letter in replies:
-        numbers = sum(tensor.numel() for tensor in letter.body.values())
-        length = sum(float(tensor.double().square().sum()) for tensor in letter.body.values()) ** 0.5
+    replies, _ = run_with(pictures, tmp_path, Policy(privacy=NOISE), table)
+    for packet in replies:
+        numbers = sum(tensor.numel() for tensor in packet.body.values())
+        length = sum(float(tensor.double().square().sum()) for tensor in packet.body.values()) ** 0.5
         assert length == pytest.approx(0.05 * numbers**0.5, rel=0.1)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_noise_that_the_hub_would_turn_away_is_never_charged(pictures, tmp_path, name):
     policy = Policy(privacy=Privacy(clip=100.0, noise=50.0))
-    replies, records = play_with(pictures, tmp_path, policy, table_of(name, 2, threshold=0.0))
-    assert [letter.facts["outcome"] for letter in replies] == ["abstained"] * 6
-    assert all(letter.facts["spent"]["epsilon"] == 0 for letter in replies)
+    replies, records = run_with(pictures, tmp_path, policy, table_of(name, 2, threshold=0.0))
+    assert [packet.facts["outcome"] for packet in replies] == ["abstained"] * 6
+    assert all(packet.facts["spent"]["epsilon"] == 0 for packet in replies)
     assert [record["rejected"] for record in records] == [[], []]
     assert not list((tmp_path / "memory").rglob("privacy.json"))
 
@@ -89,9 +96,9 @@ def test_noise_that_the_hub_would_turn_away_is_never_charged(pictures, tmp_path,
 @pytest.mark.parametrize("name", METHODS)
 def test_without_noise_an_update_is_clipped_to_its_length(pictures, tmp_path, name):
     table = table_of(name, 1, threshold=0.0, lr=0.1)
-    replies, _ = play_with(pictures, tmp_path, Policy(privacy=Privacy(clip=0.01)), table)
-    for letter in replies:
-        length = sum(float(tensor.double().square().sum()) for tensor in letter.body.values()) ** 0.5
+    replies, _ = run_with(pictures, tmp_path, Policy(privacy=Privacy(clip=0.01)), table)
+    for packet in replies:
+        length = sum(float(tensor.double().square().sum()) for tensor in packet.body.values()) ** 0.5
         assert length == pytest.approx(0.01, rel=1e-3)
 
 
@@ -134,4 +141,4 @@ def test_the_settings_that_are_work_are_known_to_be():
 def test_a_site_refuses_fedrgd_with_three_thousand_steps(pictures, tmp_path):
     table = table_of("fedrgd", 1, client_epochs=1, iterations=3000)
     with pytest.raises(UserError, match=r"limits\.most_epochs"):
-        play_with(pictures, tmp_path, Policy(limits=Limits(most_epochs=1)), table)
+        run_with(pictures, tmp_path, Policy(limits=Limits(most_epochs=1)), table)

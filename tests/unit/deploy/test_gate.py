@@ -132,9 +132,9 @@ def test_no_origin_has_many_streams_open():
     assert streams.refusal("clinic-a.job", 999, "server_command/get_task", 1, 1) == ""
 
 
-def test_a_letter_to_a_site_is_small_until_it_has_accepted_an_order():
+def test_a_packet_to_a_site_is_small_until_it_has_accepted_an_order():
     streams = Streams()
     word = "return_only/server_command:get_task"
     assert "larger" in streams.refusal("server.job", 1, word, (1 << 20) + ENVELOPE + 1, 1)
-    streams.letter = 50 << 20
+    streams.packet = 50 << 20
     assert streams.refusal("server.job", 2, word, 50 << 20, 1) == ""

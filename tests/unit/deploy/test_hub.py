@@ -2,17 +2,17 @@ import json
 
 import pytest
 
-from by_hand import post_to
+from by_hand import transport_to
 from federated_pictures import SITES, make_federation, run_table
-from semifl.deploy.hub import Hub, Sites, hub_config, play, read_settings
+from semifl.deploy.hub import Hub, Sites, hub_config, read_settings, run_federation
 from semifl.deploy.policy import Policy
 from semifl.deploy.remote import Answer, NotEnoughSites, Told
 from semifl.deploy.settings import Settings
 from semifl.errors import UserError
-from semifl.experiments.experiment import resume
-from semifl.experiments.records import RunDirectory
-from semifl.experiments.stage import Silent
 from semifl.methods.semifl import SemiFL
+from semifl.records.directory import RunDirectory
+from semifl.running.context import Silent
+from semifl.running.loop import resume
 
 
 @pytest.fixture
@@ -22,10 +22,10 @@ def hub(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def post(hub, tmp_path):
-    post = post_to(hub.data, tmp_path, Policy())
-    yield post
-    post.close()
+def transport(hub, tmp_path):
+    transport = transport_to(hub.data, tmp_path, Policy())
+    yield transport
+    transport.close()
 
 
 def sites(tmp_path):
@@ -86,50 +86,50 @@ def test_settings_are_their_own_section():
         read_settings({"deploy": 3})
 
 
-def test_more_updates_than_sites_can_never_come(hub, post):
+def test_more_updates_than_sites_can_never_come(hub, transport):
     table = {**run_table(), "deploy": {"min_updates": 4}}
     with pytest.raises(UserError, match="has 3 sites"):
-        play(hub, "run", table, post, Silent())
+        run_federation(hub, "run", table, transport, Silent())
 
 
-def test_a_run_that_lost_its_sites_goes_on_exactly_where_it_was(hub, post):
+def test_a_run_that_lost_its_sites_goes_on_exactly_where_it_was(hub, transport):
     """The second round finds nobody; later everyone is back, and the bits are those of an undisturbed run."""
-    exchange = post.exchange
+    exchange = transport.exchange
 
-    def nobody(letters, seconds, largest):
-        for site in letters:
+    def nobody(packets, seconds, largest):
+        for site in packets:
             yield Answer(site, None, "it is not connected", 0.0)
 
     class Leaves(Silent):
         def round(self, record, best):
-            post.exchange = nobody
+            transport.exchange = nobody
 
     with pytest.raises(NotEnoughSites, match="round 2: 0 of 3 sites answered"):
-        play(hub, "broken", run_table(), post, Leaves())
-    post.exchange = exchange
-    play(hub, "broken", run_table(), post, Silent())
-    play(hub, "whole", run_table(), post, Silent())
+        run_federation(hub, "broken", run_table(), transport, Leaves())
+    transport.exchange = exchange
+    run_federation(hub, "broken", run_table(), transport, Silent())
+    run_federation(hub, "whole", run_table(), transport, Silent())
     digests = [[each["digest"] for each in RunDirectory(hub.runs / name).rounds()] for name in ("broken", "whole")]
     assert digests[0] == digests[1]
     assert len(digests[0]) == 3
 
 
-def test_a_run_of_the_same_name_does_not_inherit_memories(hub, post, tmp_path):
-    play(hub, "run", run_table(), post, Silent())
+def test_a_run_of_the_same_name_does_not_inherit_memories(hub, transport, tmp_path):
+    run_federation(hub, "run", run_table(), transport, Silent())
     (hub.runs / "run").rename(tmp_path / "moved")
-    play(hub, "run", run_table(), post, Silent())
+    run_federation(hub, "run", run_table(), transport, Silent())
     assert len(list((tmp_path / "memory" / "clinic-a" / "runs").glob("run.*"))) == 2
 
 
-def test_a_deployed_run_cannot_be_resumed_as_a_simulation(hub, post):
+def test_a_deployed_run_cannot_be_resumed_as_a_simulation(hub, transport):
     table = run_table(rounds=1)
-    play(hub, "run", table, post, Silent())
+    run_federation(hub, "run", table, transport, Silent())
     with pytest.raises(UserError, match="semifl deploy"):
         resume(hub.runs / "run", rounds=2)
 
 
-def test_pictures_at_sites_are_counted_and_never_shown(hub, post):
-    play(hub, "run", run_table(rounds=1), post, Silent())
+def test_pictures_at_sites_are_counted_and_never_shown(hub, transport):
+    run_federation(hub, "run", run_table(rounds=1), transport, Silent())
     world = json.loads((hub.runs / "run" / "world.json").read_text())
     assert (world["client_pictures"], world["sites"]) == ([20, 20, 20], list(SITES))  # of 18 each, to the nearest five
     assert "60 at 3 clients" in (hub.runs / "run" / "model.md").read_text()

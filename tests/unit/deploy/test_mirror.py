@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
 
-from semifl.deploy.flare.controller import Progress, for_operators, hand_over
+from semifl.deploy.flare.controller import JobProgress, for_operators, hand_over
 from semifl.deploy.flare.mirror import Mirror
 from semifl.errors import UserError
 
@@ -113,7 +113,7 @@ def test_what_is_handed_over_has_no_checkpoint_and_no_place_of_pictures(tmp_path
 
 
 def test_nothing_undoes_an_operators_stop():
-    progress = Progress()
+    progress = JobProgress()
     progress.answer("semifl", {"wish": "paused"}, None)
     assert progress.wish == "paused"
     progress.answer("semifl", {"wish": "stopped"}, None)

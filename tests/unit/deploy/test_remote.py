@@ -33,21 +33,21 @@ class Scripted:
         self.script = {site: list(answers) for site, answers in script.items()}
         self.asked = []
 
-    def exchange(self, letters, seconds, largest):
-        self.asked.append(sorted(letters))
-        for site in reversed(list(letters)):
+    def exchange(self, packets, seconds, largest):
+        self.asked.append(sorted(packets))
+        for site in reversed(list(packets)):
             data = self.script[site].pop(0)
             yield Answer(site, data, "" if data else "no answer within 1 s", 1.0)
 
 
-def federation(post, told=None, refused=(), **settings):
+def federation(transport, told=None, refused=(), **settings):
     order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
     tell = told.append if told is not None else (lambda each: None)
-    return RemoteFederation(post, order, Settings(**settings), Tally(), dict(refused), tell, {"norm": 3}, SemiFL())
+    return RemoteFederation(transport, order, Settings(**settings), Tally(), dict(refused), tell, {"norm": 3}, SemiFL())
 
 
-def replies(post, **settings):
-    clients = federation(post, **settings)
+def replies(transport, **settings):
+    clients = federation(transport, **settings)
     t = Round(1, 0.0, Seed(0))
     return list(clients.each((0, 1, 2), Snapshot(WEIGHTS, {}), t))
 
@@ -117,22 +117,22 @@ def test_signals_in_form_are_kept():
 
 
 def test_a_round_with_too_few_answers_asks_again_those_who_did_not():
-    post = Scripted(a=[reply()], b=[None, None, reply()], c=[None, reply()])
-    got = replies(post, min_updates=3, attempts=3)
+    transport = Scripted(a=[reply()], b=[None, None, reply()], c=[None, reply()])
+    got = replies(transport, min_updates=3, attempts=3)
     assert [each.outcome for each in got] == ["trained"] * 3
-    assert post.asked == [["a", "b", "c"], ["b", "c"], ["b"]]
+    assert transport.asked == [["a", "b", "c"], ["b", "c"], ["b"]]
 
 
 def test_a_round_that_has_enough_does_not_wait_for_the_rest():
-    post = Scripted(a=[reply()], b=[None], c=[reply()])
-    assert [each.outcome for each in replies(post, min_updates=2)] == ["trained", "late", "trained"]
-    assert post.asked == [["a", "b", "c"]]
+    transport = Scripted(a=[reply()], b=[None], c=[reply()])
+    assert [each.outcome for each in replies(transport, min_updates=2)] == ["trained", "late", "trained"]
+    assert transport.asked == [["a", "b", "c"]]
 
 
 def test_an_abstention_is_an_answer_and_a_rejected_update_is_none():
     abstained = wire.pack("reply", {"outcome": "abstained", "signals": {}})
-    post = Scripted(a=[abstained], b=[abstained], c=[None])
-    assert [each.outcome for each in replies(post, min_updates=2)] == ["abstained", "abstained", "late"]
+    transport = Scripted(a=[abstained], b=[abstained], c=[None])
+    assert [each.outcome for each in replies(transport, min_updates=2)] == ["abstained", "abstained", "late"]
     bad = reply({"w": torch.ones(2)})
     with pytest.raises(NotEnoughSites, match="1 of 3 sites answered"):  # nobody is left to ask again
         replies(Scripted(a=[bad], b=[reply()], c=[bad]), min_updates=2)
@@ -142,8 +142,8 @@ def test_an_abstention_is_an_answer_and_a_rejected_update_is_none():
 
 def test_a_site_that_refused_the_order_is_not_asked():
     told = []
-    post = Scripted(a=[reply()], c=[reply()])
-    clients = federation(post, told, refused={"b": "another version"})
+    transport = Scripted(a=[reply()], c=[reply()])
+    clients = federation(transport, told, refused={"b": "another version"})
     got = list(clients.each((0, 1, 2), Snapshot(WEIGHTS, {}), Round(1, 0.0, Seed(0))))
     assert [(each.outcome, each.reason) for each in got][1] == ("failed", "another version")
     assert {each.site: each.outcome for each in told} == {"a": "trained", "b": "failed", "c": "trained"}
@@ -183,12 +183,12 @@ def test_a_site_with_too_few_pictures_has_no_statistics():
     assert list(clients.statistics(WEIGHTS, (0, 1, 2))) == [{}, {}, {}]
 
 
-def test_the_letter_is_the_same_for_everyone():
-    post = Scripted(a=[reply()], b=[reply()], c=[reply()])
+def test_the_packet_is_the_same_for_everyone():
+    transport = Scripted(a=[reply()], b=[reply()], c=[reply()])
     seen = {}
-    exchange = post.exchange
-    post.exchange = lambda letters, *rest: (seen.update(letters), exchange(letters, *rest))[1]
-    replies(post)
+    exchange = transport.exchange
+    transport.exchange = lambda packets, *rest: (seen.update(packets), exchange(packets, *rest))[1]
+    replies(transport)
     assert len(set(seen.values())) == 1
     facts = wire.facts_of(seen["a"])
     assert (facts["round"], facts["progress"]) == (1, 0.0)

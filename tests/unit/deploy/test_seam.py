@@ -1,4 +1,4 @@
-"""The seam without an engine: letters handed from hub to sites in this process give the bits of a simulation."""
+"""The seam without an engine: packets handed from hub to sites in this process give the bits of a simulation."""
 
 import json
 
@@ -6,16 +6,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from by_hand import post_to
+from by_hand import transport_to
 from federated_pictures import SITES, make_federation, run_table
-from semifl.deploy.hub import Hub, hub_config, play
+from semifl.configuration.build import build_world
+from semifl.configuration.config import decode
+from semifl.deploy.hub import Hub, hub_config, run_federation
 from semifl.deploy.order import accept, write_order
 from semifl.deploy.policy import Limits, Policy, Share
-from semifl.experiments.build import build_world
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
-from semifl.experiments.stage import Silent
 from semifl.learning.weights import digest
+from semifl.running.context import Silent
+from semifl.running.loop import start
 
 ALL = Policy(Share(class_histogram=True, statistics=True), Limits(smallest_count=1))
 
@@ -27,10 +27,10 @@ def pictures(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def post(pictures, tmp_path):
-    post = post_to(pictures, tmp_path, ALL)
-    yield post
-    post.close()
+def transport(pictures, tmp_path):
+    transport = transport_to(pictures, tmp_path, ALL)
+    yield transport
+    transport.close()
 
 
 def lines(path):
@@ -49,13 +49,13 @@ FAST = {"name": "fast_cnn", "widths": [4, 6, 6]}  # a model whose frozen stem is
     ids=["semifl", "with statistics and memory", "fedmatch"],
 )
 @pytest.mark.parametrize("model", [{}, FAST], ids=["cnn", "fast_cnn"])
-def test_letters_give_the_bits_of_a_simulation(pictures, post, tmp_path, method, model):
+def test_packets_give_the_bits_of_a_simulation(pictures, transport, tmp_path, method, model):
     table = run_table(**method)
     if model:  # its head makes it unsure at first, and who trains on few pictures is told to abstain by the policy
         table |= {"model": model, "method": {**table["method"], "threshold": 0.3}}
     simulated = {**table, "data": {**table["data"], "name": "folder", "root": str(pictures)}}
     expected = start(decode(simulated), tmp_path / "local")
-    result = play(Hub(pictures, tmp_path / "runs", SITES), "first", table, post, Silent())
+    result = run_federation(Hub(pictures, tmp_path / "runs", SITES), "first", table, transport, Silent())
     remote, local = lines(tmp_path / "runs" / "first"), lines(tmp_path / "local")
     if method.get("name") == "fedmatch":  # a simulation reckons without the zeros that need not travel
         for record in remote + local:

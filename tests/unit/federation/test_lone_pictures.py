@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
+from semifl.configuration.config import decode
+from semifl.running.loop import start
 from toys import toy_table
 
 

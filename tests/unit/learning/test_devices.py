@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from semifl.cli import invoke
-from semifl.cli.options import device_name
+from semifl.configuration.config import decode
 from semifl.errors import UserError
-from semifl.experiments.config import decode
-from semifl.experiments.experiment import start
+from semifl.learning.devices import find_device
 from semifl.learning.network import Network
 from semifl.learning.training import _to
+from semifl.running.loop import start
 from toys import toy_model, toy_table
 
 
@@ -49,14 +49,14 @@ def test_a_network_lives_on_its_device_with_its_gradient() -> None:
 
 def test_auto_takes_what_there_is_and_the_rest_is_one_sentence() -> None:
     has_cuda, has_mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-    assert device_name("auto") == ("cuda" if has_cuda else "mps" if has_mps else "cpu")
-    assert device_name("cpu") == "cpu"
+    assert find_device("auto") == ("cuda" if has_cuda else "mps" if has_mps else "cpu")
+    assert find_device("cpu") == "cpu"
     with pytest.raises(UserError, match="not one of auto, cpu, cuda, mps"):
-        device_name("tpu")
+        find_device("tpu")
     for name, there in (("cuda", has_cuda), ("mps", has_mps)):
         if not there:
             with pytest.raises(UserError, match="this machine has none"):
-                device_name(name)
+                find_device(name)
 
 
 def test_a_missing_device_ends_a_run_before_it_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ def vector(weights: Weights) -> np.ndarray:
     return np.concatenate([tensor.numpy().ravel() for tensor in weights.values()])
 
 
-def play(step: ServerOptimizer) -> list[np.ndarray]:
+def run_rounds(step: ServerOptimizer) -> list[np.ndarray]:
     """The model after each round, every mean being `DELTAS` away from the model of its round."""
     W = weights(START)
     past = step.start(W)
@@ -41,7 +41,7 @@ def test_momentum(lr: float, momentum: float) -> None:
         W = W - v
         expected.append(W)
 
-    np.testing.assert_allclose(play(Momentum(lr, momentum)), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(run_rounds(Momentum(lr, momentum)), expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("rule", ["adam", "yogi", "adagrad"])
@@ -62,12 +62,14 @@ def test_adaptive_rules(rule: str, lr: float, beta1: float, beta2: float, tau: f
         expected.append(W)
 
     keys = {"lr": lr, "beta1": beta1, "epsilon": tau} | ({} if rule == "adagrad" else {"beta2": beta2})
-    np.testing.assert_allclose(play(SERVER_OPTIMIZERS[rule](**keys)), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(run_rounds(SERVER_OPTIMIZERS[rule](**keys)), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_the_rules_differ() -> None:
     """Guards the tests above: a rule that is another one in disguise would pass for it."""
-    ends = [play(cls(lr=0.1, **({} if cls is Momentum else {"beta1": 0.5})))[-1] for cls in SERVER_OPTIMIZERS.values()]
+    ends = [
+        run_rounds(cls(lr=0.1, **({} if cls is Momentum else {"beta1": 0.5})))[-1] for cls in SERVER_OPTIMIZERS.values()
+    ]
 
     assert all(np.abs(a - b).max() > 1e-3 for n, a in enumerate(ends) for b in ends[:n])
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import nn
 
+from semifl.configuration.config import decode
 from semifl.data.augment import normalize
 from semifl.data.dataset import UNKNOWN, Facts
 from semifl.data.partition import Holdings
 from semifl.errors import UserError
-from semifl.experiments.config import decode
 from semifl.federation.local import LocalFederation
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, ServerSite
@@ -56,7 +56,7 @@ def place(tmp_path: Path) -> Place:
     return Place(FACTS, images, holdings, labels, graded, build_linear, "cpu", ClientMemory(tmp_path))
 
 
-def play(method: Centralized, place: Place, rounds: int, alone: bool = False) -> Iterator[tuple[State, Tally]]:
+def run_rounds(method: Centralized, place: Place, rounds: int, alone: bool = False) -> Iterator[tuple[State, Tally]]:
     """The State and the tally after each round, of two rounds that the schedule knows of."""
     place.needs = method.needs
     tally = Tally()
@@ -104,7 +104,7 @@ def test_two_epochs_of_supervised_training_by_hand(place: Place) -> None:
     W = np.concatenate([first["2.weight"].double().numpy(), first["2.bias"].double().numpy()[:, None]], axis=1)
     velocity = np.zeros_like(W)
 
-    for (state, tally), lr in zip(play(method, place, rounds=2), (0.2, 0.1), strict=True):  # cosine at 0 and at ½
+    for (state, tally), lr in zip(run_rounds(method, place, rounds=2), (0.2, 0.1), strict=True):  # cosine at 0 and at ½
         e = np.exp(x @ W.T)
         p = e / e.sum(axis=1, keepdims=True)
         assert tally.server_terms["loss"] == pytest.approx(-(y * np.log(p)).sum() / LABELED, rel=1e-5)
@@ -118,7 +118,7 @@ def test_two_epochs_of_supervised_training_by_hand(place: Place) -> None:
 
 
 def test_an_epoch_is_one_pass_over_the_clients_pictures(place: Place, heard: list[Any]) -> None:
-    list(play(Centralized(objective=Listening(), batch=2), place, rounds=2))
+    list(run_rounds(Centralized(objective=Listening(), batch=2), place, rounds=2))
 
     pooled = colours_of(normalize(place.images[LABELED:], FACTS))
     assert len(heard) == 2 * 5  # ten pictures, two at a time, twice
@@ -131,7 +131,7 @@ def test_an_epoch_is_one_pass_over_the_clients_pictures(place: Place, heard: lis
 
 
 def test_all_labels_are_those_of_server_and_clients(place: Place, heard: list[Any]) -> None:
-    list(play(Centralized(objective=Listening(), batch=4, labels="all"), place, rounds=1))
+    list(run_rounds(Centralized(objective=Listening(), batch=4, labels="all"), place, rounds=1))
     known = {}
     for batch, _ in heard:
         for picture, label in zip(batch.labeled.images, batch.labeled.labels.tolist(), strict=True):
@@ -151,7 +151,7 @@ def test_fully_supervised_is_one_pass_over_all_labels(place: Place) -> None:
 
 
 def test_alone_there_are_only_labels(place: Place, heard: list[Any]) -> None:
-    list(play(Centralized(objective=Listening(), batch=3), place, rounds=1, alone=True))
+    list(run_rounds(Centralized(objective=Listening(), batch=3), place, rounds=1, alone=True))
     assert [len(batch.labeled.labels) for batch, _ in heard] == [3, 3]
     assert all(len(batch.unlabeled.positions) == 0 for batch, _ in heard)
 
@@ -173,7 +173,7 @@ def test_an_average_of_the_weights_is_tested(place: Place) -> None:
     method = Centralized(batch=LABELED, ema=0.75)
     first = {name: tensor.double().numpy() for name, tensor in Network(build_linear()).weights().items()}
     average = first
-    for state, tally in play(method, place, rounds=2):  # an epoch is one step
+    for state, tally in run_rounds(method, place, rounds=2):  # an epoch is one step
         average = {name: 0.75 * average[name] + 0.25 * state.weights[name].double().numpy() for name in average}
         assert tally.tested is not None
         for name, tensor in tally.tested.weights.items():
@@ -183,7 +183,7 @@ def test_an_average_of_the_weights_is_tested(place: Place) -> None:
 
 def test_a_mean_teacher_is_tested_and_not_its_student(place: Place) -> None:
     method = Centralized(objective=MeanTeacher(), batch=4)
-    for state, tally in play(method, place, rounds=1):
+    for state, tally in run_rounds(method, place, rounds=1):
         assert tally.tested is not None
         assert torch.equal(tally.tested.weights["2.weight"], state.memory["teacher.2.weight"])
         assert not torch.equal(tally.tested.weights["2.weight"], state.weights["2.weight"])
@@ -191,8 +191,8 @@ def test_a_mean_teacher_is_tested_and_not_its_student(place: Place) -> None:
 
 def test_a_round_leaves_the_state_before_it_alone(place: Place) -> None:
     method = Centralized(objective=MeanTeacher(), batch=4, ema=0.9)
-    (before, _), (after, _) = play(method, place, rounds=2)
-    (again, _), *_ = play(method, place, rounds=1)
+    (before, _), (after, _) = run_rounds(method, place, rounds=2)
+    (again, _), *_ = run_rounds(method, place, rounds=1)
     left: list[torch.Tensor] = []
     expected: list[torch.Tensor] = []
     trees.flatten(before, left)

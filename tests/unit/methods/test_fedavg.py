@@ -104,7 +104,7 @@ class World:
     def first(self, method: FedAvg) -> State:
         return method.start(self.place.network.weights())
 
-    def play(self, method: FedAvg, state: State, index: int) -> State:
+    def run_round(self, method: FedAvg, state: State, index: int) -> State:
         self.tally.reset()
         self.clients._method = method
         state, self.tally.tested = method.round(self.at(index), state, self.server, self.clients)
@@ -145,7 +145,7 @@ def test_two_rounds_by_hand(place: Place, weighting: str, proximal: float) -> No
             client: train_plainly(place, client, start, method, client_seed(index, client), lr_of(index))
             for client in (0, 1, 3)
         }
-        state = world.play(method, state, index)
+        state = world.run_round(method, state, index)
         for name in W:
             mean = sum(shares[client] * w[name].numpy() for client, w in local.items()) / shares.sum()
             v[name] = 0.5 * v[name] + (W[name] - mean)
@@ -163,15 +163,15 @@ def test_the_robust_mean_of_a_round(place: Place) -> None:
     local = [
         train_plainly(place, client, state.weights, method, client_seed(1, client), METHOD.lr) for client in (0, 1, 3)
     ]
-    after = world.play(method, state, 1)
+    after = world.run_round(method, state, 1)
 
     close(after.weights, {name: np.median([w[name].numpy() for w in local], axis=0) for name in state.weights})
 
 
 def test_the_model_that_is_sent_is_tested_with_its_statistics(place: Place) -> None:
     world = World(place)
-    state = world.play(METHOD, world.first(METHOD), 1)
-    world.play(METHOD, state, 2)
+    state = world.run_round(METHOD, world.first(METHOD), 1)
+    world.run_round(METHOD, state, 2)
     tested, last = world.tally.tested, METHOD.finish(world.at(3), state, world.server, world.clients)
 
     x = features(place.images[:LABELED])[:, :, 0, 0].numpy()
@@ -197,7 +197,7 @@ def test_kept_momentum_goes_on_where_it_stopped(place: Place) -> None:
         optimizer.zero_grad()
         F.cross_entropy(module(features(place.images[order])), place.hidden_labels[order]).backward()
         optimizer.step()
-        state = world.play(method, state, index)
+        state = world.run_round(method, state, index)
 
     close(state.weights, {name: p.detach().numpy() for name, p in module.named_parameters()})
 
@@ -215,9 +215,9 @@ def test_norms_stay_at_home_and_come_back(place: Place, buffers: str, momentum: 
     first = world.first(method)
     assert place.memory is not None
 
-    once = world.play(method, first, 1)
+    once = world.run_round(method, first, 1)
     homes = {client: place.memory.read(client, before=2) for client in (0, 1, 3)}
-    twice = world.play(method, once, 2)
+    twice = world.run_round(method, once, 2)
 
     local = {
         client: train_plainly(place, client, first.weights, method, client_seed(1, client), lr_of(1))
@@ -244,7 +244,7 @@ def test_norms_are_not_sent(place: Place) -> None:
     bytes_up = []
     for method in (METHOD, replace(METHOD, local_norm=True)):
         world = World(place)
-        world.play(method, world.first(method), 1)
+        world.run_round(method, world.first(method), 1)
         bytes_up.append(world.tally.bytes_up)
 
     assert bytes_up == [3 * 4 * (3 + 3 + 9 + 3), 3 * 4 * (9 + 3)]  # three clients, four bytes a number
@@ -260,7 +260,7 @@ def test_a_federation_that_nobody_has_joined(place: Place, local_norm: bool, agg
     world = World(place, size=0)
     first = world.first(method)
 
-    state = world.play(method, first, 1)
+    state = world.run_round(method, first, 1)
 
     assert all(torch.equal(state.weights[name], first.weights[name]) for name in first.weights)
     assert isinstance(method.finish(world.at(2), state, world.server, world.clients), Snapshot)
@@ -271,6 +271,6 @@ def test_a_cohort_without_a_picture(place: Place) -> None:
     world.clients.sample = lambda count, rng: (2,)  # type: ignore[method-assign]
     first = world.first(METHOD)
 
-    state = world.play(METHOD, first, 1)
+    state = world.run_round(METHOD, first, 1)
 
     assert all(torch.equal(state.weights[name], first.weights[name]) for name in first.weights)

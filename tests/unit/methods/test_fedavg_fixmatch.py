@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from semifl.learning.weights import Weights
-from stage import Stage
+from testbed import Testbed
 
 
 def mean(weights: list[Weights], name: str) -> np.ndarray:
@@ -13,15 +13,15 @@ def mean(weights: list[Weights], name: str) -> np.ndarray:
 
 
 def test_half_of_the_model_is_the_servers_and_the_clients_share_the_rest() -> None:
-    stage = Stage(
+    testbed = Testbed(
         name="fedavg_fixmatch", threshold=0.0, server_optimizer={"momentum": 0.0}, server_batch=3, client_batch=4
     )
-    start = stage.method.start(stage.first)
-    after = stage.round(1, start)
-    ((job, server),) = stage.server.fits
-    clients = stage.trained()
+    start = testbed.method.start(testbed.first)
+    after = testbed.round(1, start)
+    ((job, server),) = testbed.server.fits
+    clients = testbed.trained()
     assert job.start is start.weights  # everybody starts from the same weights
-    assert all(message.weights is start.weights for message, _ in stage.clients.sent)
+    assert all(message.weights is start.weights for message, _ in testbed.clients.sent)
     assert len(clients) == 4
     for name, tensor in after.weights.items():
         expected = 0.5 * server.weights[name].double().numpy() + 0.5 * mean(clients, name)
@@ -30,14 +30,14 @@ def test_half_of_the_model_is_the_servers_and_the_clients_share_the_rest() -> No
 
 @pytest.mark.parametrize("step_from", ["sent", "server"])
 def test_the_global_step_starts_from_the_model_that_was_sent_or_from_the_servers(step_from: str) -> None:
-    stage = Stage(name="fedavg_fixmatch", threshold=0.0, server_optimizer={"momentum": 0.5}, step_from=step_from)
-    state = stage.method.start(stage.first)
-    velocity = {name: np.zeros(tensor.shape) for name, tensor in stage.first.items()}
+    testbed = Testbed(name="fedavg_fixmatch", threshold=0.0, server_optimizer={"momentum": 0.5}, step_from=step_from)
+    state = testbed.method.start(testbed.first)
+    velocity = {name: np.zeros(tensor.shape) for name, tensor in testbed.first.items()}
     for index in (1, 2):
         sent = state.weights
-        state = stage.round(index, state)
-        ((_, server),) = stage.server.fits
-        clients = stage.trained()
+        state = testbed.round(index, state)
+        ((_, server),) = testbed.server.fits
+        clients = testbed.trained()
         for name, tensor in state.weights.items():
             W_s = server.weights[name].double().numpy()
             base = W_s if step_from == "server" else sent[name].double().numpy()
@@ -46,34 +46,34 @@ def test_the_global_step_starts_from_the_model_that_was_sent_or_from_the_servers
 
 
 def test_fedsgd_takes_one_step_everywhere() -> None:
-    stage = Stage(name="fedavg_fixmatch", threshold=0.0, local_steps=1, client_batch=4, lr=0.1, weight_decay=0.0)
+    testbed = Testbed(name="fedavg_fixmatch", threshold=0.0, local_steps=1, client_batch=4, lr=0.1, weight_decay=0.0)
     steps = []
-    fit = stage.server.fit
-    stage.server.fit = lambda job: fit(job.__class__(**{**vars(job), "after_step": lambda network: steps.append(1)}))
-    stage.round(1, stage.method.start(stage.first))
+    fit = testbed.server.fit
+    testbed.server.fit = lambda job: fit(job.__class__(**{**vars(job), "after_step": lambda network: steps.append(1)}))
+    testbed.round(1, testbed.method.start(testbed.first))
     assert steps == [1]
     # A client's terms are means over its steps; one Nesterov step from rest moves by lr · 1.9 · gradient at most.
-    losses = [reply.update.terms["loss"] for reply in stage.clients.replies]
+    losses = [reply.update.terms["loss"] for reply in testbed.clients.replies]
     assert all(np.isfinite(losses))
 
 
 def test_clients_that_are_sure_of_nothing_still_answer_unchanged_but_for_weight_decay() -> None:
-    stage = Stage(name="fedavg_fixmatch", threshold=1.0, weight_decay=0.0)
-    stage.round(1, stage.method.start(stage.first))
-    for reply in stage.clients.replies:
+    testbed = Testbed(name="fedavg_fixmatch", threshold=1.0, weight_decay=0.0)
+    testbed.round(1, testbed.method.start(testbed.first))
+    for reply in testbed.clients.replies:
         assert reply.outcome == "trained"
         assert not any(tensor.any() for tensor in reply.update.change.values())
 
 
 def test_without_clients_the_model_is_the_servers() -> None:
-    stage = Stage(name="fedavg_fixmatch", server_optimizer={"momentum": 0.0})
-    stage.clients._size = 0
-    after = stage.round(1, stage.method.start(stage.first))
-    ((_, server),) = stage.server.fits
+    testbed = Testbed(name="fedavg_fixmatch", server_optimizer={"momentum": 0.0})
+    testbed.clients._size = 0
+    after = testbed.round(1, testbed.method.start(testbed.first))
+    ((_, server),) = testbed.server.fits
     assert all(torch.equal(after.weights[name], tensor) for name, tensor in server.weights.items())
 
 
 @pytest.mark.parametrize("bad", [{"server_share": 1.5}, {"local_steps": -1}, {"threshold": 2.0}])
 def test_bad_values_are_named(bad: dict) -> None:
     with pytest.raises(Exception, match=next(iter(bad))):
-        Stage(name="fedavg_fixmatch", **bad)
+        Testbed(name="fedavg_fixmatch", **bad)

@@ -10,7 +10,7 @@ from semifl.federation.memory import ClientMemory
 from semifl.learning.network import Network
 from semifl.learning.targets import Beliefs
 from semifl.methods.fedmatch import FedMatch, agreement, nearest, remembered, sparse_bytes, to_remember
-from stage import Stage
+from testbed import Testbed
 
 
 def softmax(z: np.ndarray) -> np.ndarray:
@@ -25,14 +25,14 @@ def test_the_two_parts_add_up_to_the_models_own_start() -> None:
 
 
 def test_the_server_moves_σ_alone_and_the_clients_ψ_alone() -> None:
-    stage = Stage(name="fedmatch", threshold=0.0, lr=0.05, client_batch=4, server_batch=3, sparsity=0.0)
-    before = stage.method.start(stage.first)
-    after = stage.round(1, before)
-    ((_, server),) = stage.server.fits
-    for name in stage.first:
+    testbed = Testbed(name="fedmatch", threshold=0.0, lr=0.05, client_batch=4, server_batch=3, sparsity=0.0)
+    before = testbed.method.start(testbed.first)
+    after = testbed.round(1, before)
+    ((_, server),) = testbed.server.fits
+    for name in testbed.first:
         trained = server.weights[name].double().numpy() - before.ψ[name].double().numpy()
         np.testing.assert_allclose(after.σ[name].numpy(), trained, atol=1e-6)
-        changes = [reply.update.change[name].double().numpy() for reply in stage.clients.replies]
+        changes = [reply.update.change[name].double().numpy() for reply in testbed.clients.replies]
         np.testing.assert_allclose(
             after.ψ[name].numpy(), before.ψ[name].double().numpy() + np.mean(changes, axis=0), atol=1e-6
         )
@@ -113,28 +113,28 @@ def test_helpers_are_the_nearest_others_by_their_output_on_noise() -> None:
 
 
 def test_helpers_come_every_so_many_rounds_and_are_remembered_between(tmp_path) -> None:
-    stage = Stage(
+    testbed = Testbed(
         memory=ClientMemory(tmp_path), name="fedmatch", threshold=0.0, lr=0.05, helper_interval=2, helper_pool=3
     )
-    state = stage.method.start(stage.first)
-    state = stage.round(1, state)
-    assert all(helpers == () for helpers in stage.clients.sent[0][1].values())
+    state = testbed.method.start(testbed.first)
+    state = testbed.round(1, state)
+    assert all(helpers == () for helpers in testbed.clients.sent[0][1].values())
     assert list(state.peers) == [1, 2, 3]  # the latest three of four
     before = state.peers
-    state = stage.round(2, state)
-    sent = stage.clients.sent[0][1]
+    state = testbed.round(2, state)
+    sent = testbed.clients.sent[0][1]
     assert all(len(helpers) == 2 for helpers in sent.values())
     for client, helpers in sent.items():
         own = [ψ for peer, (_, ψ) in before.items() if peer == client]
         assert not any(helper is mine for helper in helpers for mine in own)  # nobody helps itself
-    stage.place.memory.forget_after(2)
-    kept = remembered(stage.place.memory.read(0, before=3))
+    testbed.place.memory.forget_after(2)
+    kept = remembered(testbed.place.memory.read(0, before=3))
     assert len(kept) == 2
     assert all(torch.equal(kept[0][name], tensor) for name, tensor in sent[0][0].items())
-    stage.round(3, state)
-    assert all(helpers == () for helpers in stage.clients.sent[0][1].values())
+    testbed.round(3, state)
+    assert all(helpers == () for helpers in testbed.clients.sent[0][1].values())
     # With the helpers it remembers a client computes their term, though none were sent.
-    assert all("consistency" in reply.update.terms for reply in stage.clients.replies)
+    assert all("consistency" in reply.update.terms for reply in testbed.clients.replies)
 
 
 def test_helpers_survive_the_memory() -> None:
@@ -151,14 +151,14 @@ def test_small_changes_are_not_sent_and_not_counted() -> None:
     assert thin["a"].tolist() == pytest.approx([0.5, 0.0, -0.2, 0.0])
     # Two entries of "a" at 4 + 4 bytes; "b" is cheaper whole, at 2 × 4.
     assert sparse_bytes(thin) == 2 * 8 + 2 * 4
-    stage = Stage(name="fedmatch", threshold=0.0, sparsity=1e9)
-    stage.round(1, stage.method.start(stage.first))
-    assert stage.tally.bytes_up == 0
+    testbed = Testbed(name="fedmatch", threshold=0.0, sparsity=1e9)
+    testbed.round(1, testbed.method.start(testbed.first))
+    assert testbed.tally.bytes_up == 0
 
 
 def test_the_released_variant_never_trains_what_is_not_a_convolution() -> None:
-    stage = Stage(name="fedmatch", threshold=0.0, lr=0.1, trained="convolutions")
-    state = stage.round(1, stage.method.start(stage.first))
-    for name, tensor in stage.method.weights(state).items():
-        moved = float((tensor - stage.first[name]).abs().max())
+    testbed = Testbed(name="fedmatch", threshold=0.0, lr=0.1, trained="convolutions")
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    for name, tensor in testbed.method.weights(state).items():
+        moved = float((tensor - testbed.first[name]).abs().max())
         assert (moved > 1e-4) == (tensor.dim() == 4), name

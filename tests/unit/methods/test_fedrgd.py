@@ -6,7 +6,7 @@ import torch
 from semifl.federation.world import Reply, Round, Update
 from semifl.methods.fedrgd import FedRGD
 from semifl.randomness import Seed
-from stage import Stage
+from testbed import Testbed
 
 SENT = {"w": torch.tensor([0.5])}
 
@@ -47,7 +47,7 @@ def test_the_groups_are_dealt_anew_every_round() -> None:
 
 
 def test_everyone_trains_for_the_same_number_of_iterations_whatever_it_holds() -> None:
-    stage = Stage(name="fedrgd", threshold=0.0, iterations=7, server_batch=3, client_batch=4)
+    testbed = Testbed(name="fedrgd", threshold=0.0, iterations=7, server_batch=3, client_batch=4)
     counts = []
 
     class Counting:
@@ -69,17 +69,17 @@ def test_everyone_trains_for_the_same_number_of_iterations_whatever_it_holds() -
 
     sites.fit = counted
     try:
-        stage.round(1, stage.method.start(stage.first))
+        testbed.round(1, testbed.method.start(testbed.first))
     finally:
         sites.fit = original
     assert counts == [7] * 5  # the server and four clients
 
 
 def test_the_average_is_the_next_model() -> None:
-    stage = Stage(name="fedrgd", threshold=0.0, groups=1, iterations=2)
-    after = stage.round(1, stage.method.start(stage.first))
-    ((_, server),) = stage.server.fits
-    models = [server.weights, *stage.trained()]
+    testbed = Testbed(name="fedrgd", threshold=0.0, groups=1, iterations=2)
+    after = testbed.round(1, testbed.method.start(testbed.first))
+    ((_, server),) = testbed.server.fits
+    models = [server.weights, *testbed.trained()]
     for name, tensor in after.weights.items():
         expected = np.mean([model[name].double().numpy() for model in models], axis=0)
         np.testing.assert_allclose(tensor.numpy(), expected, atol=1e-6)

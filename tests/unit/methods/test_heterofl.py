@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from semifl.configuration.build import build_model
+from semifl.configuration.config import WarmStart, decode
 from semifl.data.dataset import UNKNOWN, Facts
 from semifl.data.epochs import LabeledBatch
 from semifl.data.partition import Holdings
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.build import build_model
-from semifl.experiments.config import WarmStart, decode
 from semifl.federation.local import LocalFederation
 from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
@@ -65,7 +65,7 @@ class World:
         self.server = ServerSite(place, torch.arange(LABELED), place.hidden_labels, Here(place), 1, self.tally)
         self.clients = LocalFederation(Here(place), size, METHOD, self.tally)
 
-    def play(self, method: Any, state: Any, index: int = 1) -> Any:
+    def run_round(self, method: Any, state: Any, index: int = 1) -> Any:
         self.tally.reset()
         self.clients._method = method
         state, self.tally.tested = method.round(round_at(index), state, self.server, self.clients)
@@ -140,7 +140,7 @@ def test_a_round_by_hand(masked: bool) -> None:
     }
     expected = mean_by_hand(world.place, local, state.weights, masked)
 
-    after = world.play(method, state)
+    after = world.run_round(method, state)
 
     for name, tensor in after.weights.items():
         np.testing.assert_allclose(tensor.numpy(), expected[name], atol=1e-5, err_msg=name)
@@ -160,7 +160,7 @@ def test_what_nobody_holds_keeps_its_value() -> None:
     method, world = Narrow(activity_rate=1.0, client_epochs=1, server_optimizer=Momentum(momentum=0.0)), World(place())
     state = method.start(world.place.network.weights())
 
-    after = world.play(method, state)
+    after = world.run_round(method, state)
 
     weight = "4.weight"  # from 4 to 8 channels, of which a quarter has 1 and 2
     assert torch.equal(after.weights[weight][2:], state.weights[weight][2:])
@@ -177,7 +177,7 @@ def test_only_the_cut_tensors_travel() -> None:
     world = World(place())
     width = METHOD.assign(tuple(range(len(SIZES))), len(SIZES), round_at(1))
 
-    world.play(METHOD, METHOD.start(world.place.network.weights()))
+    world.run_round(METHOD, METHOD.start(world.place.network.weights()))
 
     assert world.tally.bytes_down == sum(4 * count[width[client]] for client in width)
     # Back come four bytes for each number and for each of four classes, from those that have pictures.
@@ -191,7 +191,7 @@ def test_at_full_width_it_is_fedavg() -> None:
     first = world.place.network.weights()
     states: list[Any] = [hetero.start(first), fedavg.start(first)]
     for index in (1, 2, 3):
-        states = [world.play(method, state, index) for method, state in zip((hetero, fedavg), states, strict=True)]
+        states = [world.run_round(method, state, index) for method, state in zip((hetero, fedavg), states, strict=True)]
 
     for name, tensor in states[0].weights.items():
         assert torch.equal(tensor, states[1].weights[name]), name
@@ -201,7 +201,7 @@ def test_at_full_width_it_is_fedavg() -> None:
 def test_the_whole_model_is_tested_and_kept() -> None:
     world = World(place())
     first = METHOD.start(world.place.network.weights())
-    state = world.play(METHOD, first)
+    state = world.run_round(METHOD, first)
     tested, last = world.tally.tested, METHOD.finish(round_at(2), state, world.server, world.clients)
 
     assert tested is not None
@@ -215,7 +215,7 @@ def test_a_federation_that_nobody_has_joined() -> None:
         method, world = replace(METHOD, assignment=assignment), World(place(), size=0)
         first = method.start(world.place.network.weights())
 
-        state: State = world.play(method, first)
+        state: State = world.run_round(method, first)
 
         assert all(torch.equal(state.weights[name], first.weights[name]) for name in first.weights)
         assert isinstance(method.finish(round_at(2), state, world.server, world.clients), Snapshot)
@@ -277,7 +277,7 @@ def test_a_users_model_cannot_be_cut() -> None:
         build_model(toy_model, {}, FACTS, 0, WarmStart(), width=0.5)
     world = World(place(toy_model))
     with pytest.raises(RunStopped, match=r"client \d failed in round 1: this model cannot be cut to a narrower one"):
-        world.play(METHOD, METHOD.start(world.place.network.weights()))
+        world.run_round(METHOD, METHOD.start(world.place.network.weights()))
 
 
 def test_a_users_model_that_knows_shares_can() -> None:
@@ -290,7 +290,7 @@ def test_a_users_model_that_knows_shares_can() -> None:
     world = World(place(model))
     first = METHOD.start(world.place.network.weights())
 
-    assert not torch.equal(world.play(METHOD, first).weights["0.weight"], first.weights["0.weight"])
+    assert not torch.equal(world.run_round(METHOD, first).weights["0.weight"], first.weights["0.weight"])
 
 
 def test_first_weights_of_a_file_are_for_the_whole_model() -> None:

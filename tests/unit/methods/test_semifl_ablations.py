@@ -10,7 +10,7 @@ from semifl.federation.memory import ClientMemory
 from semifl.learning.network import Network
 from semifl.learning.targets import Beliefs
 from semifl.methods.semifl_ablated import SemiFLAblated
-from stage import Stage
+from testbed import Testbed
 
 
 def softmax(z: np.ndarray) -> np.ndarray:
@@ -20,7 +20,7 @@ def softmax(z: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("step_from", ["sent", "server"])
 def test_parallel_training_starts_everyone_from_the_same_weights_and_gives_the_server_half(step_from: str) -> None:
-    stage = Stage(
+    testbed = Testbed(
         name="semifl_ablated",
         threshold=0.0,
         labeling="global",
@@ -28,15 +28,15 @@ def test_parallel_training_starts_everyone_from_the_same_weights_and_gives_the_s
         server_optimizer={"momentum": 0.5},
         client_batch=4,
     )
-    state = stage.method.start(stage.first)
-    velocity = {name: np.zeros(tensor.shape) for name, tensor in stage.first.items()}
+    state = testbed.method.start(testbed.first)
+    velocity = {name: np.zeros(tensor.shape) for name, tensor in testbed.first.items()}
     for index in (1, 2):
         before = state.weights
-        state = stage.round(index, state)
-        ((job, server),) = stage.server.fits
+        state = testbed.round(index, state)
+        ((job, server),) = testbed.server.fits
         assert job.start is before
-        assert all(message.weights is before for message, _ in stage.clients.sent)
-        models = stage.trained()
+        assert all(message.weights is before for message, _ in testbed.clients.sent)
+        models = testbed.trained()
         for name, tensor in state.weights.items():
             W_s = server.weights[name].double().numpy()
             mean = 0.5 * W_s + 0.5 * np.mean([model[name].double().numpy() for model in models], axis=0)
@@ -46,9 +46,9 @@ def test_parallel_training_starts_everyone_from_the_same_weights_and_gives_the_s
 
 
 def test_parallel_training_without_a_confident_client_is_the_servers_alone() -> None:
-    stage = Stage(name="semifl_ablated", threshold=1.0, labeling="global", server_optimizer={"momentum": 0.0})
-    after = stage.round(1, stage.method.start(stage.first))
-    ((_, server),) = stage.server.fits
+    testbed = Testbed(name="semifl_ablated", threshold=1.0, labeling="global", server_optimizer={"momentum": 0.0})
+    after = testbed.round(1, testbed.method.start(testbed.first))
+    ((_, server),) = testbed.server.fits
     assert all(torch.equal(after.weights[name], tensor) for name, tensor in server.weights.items())
 
 
@@ -83,12 +83,12 @@ def test_the_loss_with_labels_of_the_batch_by_hand() -> None:
 
 
 def test_such_clients_never_abstain_and_unchanged_weights_are_averaged_in() -> None:
-    stage = Stage(name="semifl_ablated", threshold=1.0, training="alternate", server_optimizer={"momentum": 0.0})
-    stage.round(1, stage.method.start(stage.first))
-    ((job, _),) = stage.server.fits  # which follows the clients
-    sent = stage.clients.sent[0][0].weights
-    assert [reply.outcome for reply in stage.clients.replies] == ["trained"] * 4
-    for reply in stage.clients.replies:
+    testbed = Testbed(name="semifl_ablated", threshold=1.0, training="alternate", server_optimizer={"momentum": 0.0})
+    testbed.round(1, testbed.method.start(testbed.first))
+    ((job, _),) = testbed.server.fits  # which follows the clients
+    sent = testbed.clients.sent[0][0].weights
+    assert [reply.outcome for reply in testbed.clients.replies] == ["trained"] * 4
+    for reply in testbed.clients.replies:
         assert not any(tensor.any() for tensor in reply.update.change.values())
     for name, tensor in job.start.items():
         np.testing.assert_allclose(tensor.numpy(), sent[name].numpy(), atol=1e-6)
@@ -96,14 +96,14 @@ def test_such_clients_never_abstain_and_unchanged_weights_are_averaged_in() -> N
 
 @pytest.mark.parametrize("name", ["semifl", "fedavg_fixmatch"])
 def test_with_local_norms_a_client_keeps_its_own_and_sends_the_rest(name: str, tmp_path) -> None:
-    stage = Stage(memory=ClientMemory(tmp_path), name=name, threshold=0.0, local_norm=True, lr=0.1)
-    state = stage.round(1, stage.method.start(stage.first))
+    testbed = Testbed(memory=ClientMemory(tmp_path), name=name, threshold=0.0, local_norm=True, lr=0.1)
+    state = testbed.round(1, testbed.method.start(testbed.first))
     norms = {"1.weight", "1.bias"}  # of the toy model's BatchNorm
-    for reply in stage.clients.replies:
-        assert set(reply.update.change) == set(stage.first) - norms
-    ((_, server),) = stage.server.fits
+    for reply in testbed.clients.replies:
+        assert set(reply.update.change) == set(testbed.first) - norms
+    ((_, server),) = testbed.server.fits
     if name == "semifl":
         assert all(torch.equal(state.weights[each], server.weights[each]) for each in norms)
-    stage.place.memory.forget_after(1)
-    kept = [stage.place.memory.read(client, before=2) for client in range(4)]
+    testbed.place.memory.forget_after(1)
+    kept = [testbed.place.memory.read(client, before=2) for client in range(4)]
     assert len({tuple(memory["norm 1.weight"].tolist()) for memory in kept}) > 1  # everyone's own

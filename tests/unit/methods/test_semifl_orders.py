@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from semifl.experiments.build import build_world
-from semifl.experiments.config import decode
+from semifl.configuration.build import build_world
+from semifl.configuration.config import decode
 from semifl.federation.local import LocalFederation
 from semifl.federation.sites import ServerSite
 from semifl.federation.tally import Tally
@@ -38,7 +38,7 @@ class WatchedClients(LocalFederation):
         return super().each(*arguments)
 
 
-def play(norm: str = "batch", rounds: int = 2, **method):
+def run_rounds(norm: str = "batch", rounds: int = 2, **method):
     table = toy_table(**method)
     table["model"] = {"name": "cnn", "width": 2, "norm": norm}
     world = build_world(decode(table))
@@ -59,13 +59,13 @@ def play(norm: str = "batch", rounds: int = 2, **method):
 
 
 def test_the_papers_order() -> None:
-    diaries, last, _, _ = play()
+    diaries, last, _, _ = run_rounds()
     assert diaries == [["fit", "statistics", "clients"]] * 2
     assert last == ["fit", "statistics"]  # T + 1 fine-tunes
 
 
 def test_the_reference_order_computes_statistics_once_a_round() -> None:
-    diaries, last, state, model = play(name="semifl_released", statistics="server")
+    diaries, last, state, model = run_rounds(name="semifl_released", statistics="server")
     # Round 1 needs those of the random network; from then on those of the end of the round before are sent.
     assert diaries == [["statistics", "clients", "fit", "statistics"], ["clients", "fit", "statistics"]]
     assert last == []  # T fine-tunes: the tested model is the final one
@@ -73,7 +73,7 @@ def test_the_reference_order_computes_statistics_once_a_round() -> None:
 
 
 def test_without_batchnorm_the_reference_order_still_ends_without_another_fine_tune() -> None:
-    diaries, last, _, model = play(norm="group", name="semifl_released")
+    diaries, last, _, model = run_rounds(norm="group", name="semifl_released")
     assert "fit" not in last
     assert model.stats == {}
     assert all(diary.count("fit") == 1 for diary in diaries)
@@ -88,8 +88,8 @@ def test_cohort_sizes(rate: float, rounding: str, size: int) -> None:
 
 
 def test_statistics_of_everyone_differ_from_the_servers() -> None:
-    *_, of_server = play(statistics="server", threshold=1.0)
-    *_, of_all = play(statistics="all", threshold=1.0)
+    *_, of_server = run_rounds(statistics="server", threshold=1.0)
+    *_, of_all = run_rounds(statistics="all", threshold=1.0)
     name = next(iter(of_server.stats))
     assert of_all.stats[name].number > of_server.stats[name].number
     assert not torch.equal(of_all.stats[name].mean, of_server.stats[name].mean)

@@ -188,7 +188,7 @@ def straight_round(place: Place, method: SemiFL, t: Round, W: list[np.ndarray], 
     return [w - v for w, v in zip(server.p, velocity, strict=True)], velocity, len(trained)
 
 
-def play(place: Place, method: SemiFL, rounds: int):
+def run_rounds(place: Place, method: SemiFL, rounds: int):
     """The program and the straight line side by side."""
     tally = Tally()
     pool = Here(place)
@@ -218,7 +218,7 @@ def assert_equal(weights, expected) -> None:
 
 def test_two_rounds_equal_the_straight_line(place: Place) -> None:
     # Two rounds, so that the velocity of the first enters the second.
-    for state, W, velocity, trained, tally in play(place, METHOD, rounds=2):
+    for state, W, velocity, trained, tally in run_rounds(place, METHOD, rounds=2):
         assert_equal(state.weights, W)
         assert_equal(state.past.first, velocity)
         assert trained == 2
@@ -230,15 +230,15 @@ def test_two_rounds_equal_the_straight_line(place: Place) -> None:
 
 def test_without_mixup_and_momentum_the_average_itself_is_the_new_model(place: Place) -> None:
     method = replace(METHOD, mix_weight=0.0, server_optimizer=Momentum(momentum=0.0), clip_norm=0.0)
-    for state, W, _, trained, _ in play(place, method, rounds=2):
+    for state, W, _, trained, _ in run_rounds(place, method, rounds=2):
         assert trained == 2
         assert_equal(state.weights, W)
 
 
 def test_a_round_in_which_all_abstain_is_a_fine_tune_and_leaves_the_velocity_alone(place: Place) -> None:
-    warm, *_ = next(iter(play(place, METHOD, rounds=1)))
+    warm, *_ = next(iter(run_rounds(place, METHOD, rounds=1)))
     method = replace(METHOD, threshold=1.0)
-    for state, W, _, trained, tally in play(place, method, rounds=1):
+    for state, W, _, trained, tally in run_rounds(place, method, rounds=1):
         assert trained == 0
         assert [reply.outcome for reply in tally.replies] == ["abstained", "abstained"]
         assert_equal(state.weights, W)

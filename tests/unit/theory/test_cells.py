@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from semifl.theory import cells
-from semifl.theory.cells import Cell, finish
+from semifl.theory.cells import Repetition, finish
 from semifl.theory.settings import SETTINGS
 
 SETTING = SETTINGS["adequate"]
-CELLS = [Cell(SETTING, 20, n, repetition) for n in (0, 500) for repetition in range(3)]
+CELLS = [Repetition(SETTING, 20, n, repetition) for n in (0, 500) for repetition in range(3)]
 
 
 def test_the_number_of_workers_leaves_no_trace(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`semifl deploy run`: train in the federation, from an operator's desk."""
+"""`semifl deploy run`: train in the federation, from an operator's machine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from rich.console import Console
 
 from semifl.cli import options
 from semifl.cli.deploy.kit_options import OperatorKit, operators
+from semifl.records.record import RoundRecord, absent
 
 if TYPE_CHECKING:
     from semifl.deploy.kit import Kit
 
 
-class Desk:
+class RoundLines:
     """One line per round, and whatever else there is to know."""
 
     def __init__(self) -> None:
@@ -24,13 +25,12 @@ class Desk:
     def said(self, message: str) -> None:
         self._console.print(message, style="yellow" if message.startswith("warning") else None)
 
-    def round(self, record: dict[str, Any], best: float, rounds: int) -> None:
+    def round(self, record: RoundRecord, best: float, rounds: int) -> None:
         facts = [f"accuracy {record['accuracy']:.1f} % (best {best:.1f})"]
         if record["label_ratio"] is not None:
             facts.append(f"confident {100 * record['label_ratio']:.0f} %")
-        for outcome in ("abstained", "late", "failed", "rejected"):
-            if record[outcome]:
-                facts.append(f"{len(record[outcome])} of {len(record['cohort'])} {outcome}")
+        for outcome, clients in absent(record).items():
+            facts.append(f"{len(clients)} of {len(record['cohort'])} {outcome}")
         self._console.print(f"round {record['round']} of {rounds}: {' · '.join(facts)}")
 
 
@@ -45,30 +45,30 @@ def command(
 ) -> None:
     """Train a model with all sites; the same command again follows the run, or goes on with it."""
     from semifl.cli.display import finished
-    from semifl.deploy.flare.conductor import Conductor
     from semifl.deploy.flare.mirror import Mirror
+    from semifl.deploy.flare.supervisor import Supervisor
 
     table = options.table(config, settings)
     run = name or f"{Path(config).stem}-seed-{table.get('seed', 0)}"
-    desk = operators(kit, "run")
-    _check(run, table, desk)
+    operator = operators(kit, "run")
+    _check(run, table, operator)
     directory = out or Path("runs") / run
-    watcher = Desk()
-    conductor = Conductor(desk, run, table, Mirror(directory, watcher), watcher.said)
+    watcher = RoundLines()
+    supervisor = Supervisor(operator, run, table, Mirror(directory, watcher), watcher.said)
     try:
-        result = conductor.see_through()
+        result = supervisor.supervise()
     except KeyboardInterrupt:
         going_on = f"{run} goes on at the hub; the same command follows it again, 'semifl deploy stop' stops it"
-        typer.echo(f"\n{going_on if conductor.began else 'interrupted; nothing was started'}", err=True)
+        typer.echo(f"\n{going_on if supervisor.began else 'interrupted; nothing was started'}", err=True)
         raise typer.Exit(130) from None
     finished(directory, result)
 
 
-def _check(run: str, table: dict[str, Any], desk: Kit) -> None:
+def _check(run: str, table: dict[str, Any], operator: Kit) -> None:
     """What can be seen to be wrong from here is told at once; hub and sites look again."""
     from semifl.deploy.hub import Hub, hub_config, read_settings
     from semifl.deploy.order import refuse_name
 
     refuse_name(run)
     _, rest = read_settings(table)
-    hub_config(rest, Hub(Path(), Path(), desk.sites))
+    hub_config(rest, Hub(Path(), Path(), operator.sites))

@@ -21,24 +21,24 @@ def command(kit: AnyKit = None) -> None:
     from semifl.deploy.flare.session import HubDown, Line, NotRunning
     from semifl.errors import RunStopped
 
-    desk = operators(kit, "status")
+    operator = operators(kit, "status")
     try:
-        line = Line(desk)
+        line = Line(operator)
         try:
-            _federation(desk, line)
+            _federation(operator, line)
         finally:
             line.close()
     except (HubDown, NotRunning) as error:
         raise RunStopped(str(error)) from error
 
 
-def _federation(desk: Kit, line: Line) -> None:
+def _federation(operator: Kit, line: Line) -> None:
     from semifl.deploy.flare.session import NotRunning
 
     connected = line.connected()
     news: dict[str, Any] = {}
     jobs = {job: name.removeprefix("semifl-") for job, name in line.running().items()}
-    typer.echo(f"hub {desk.address}:{desk.port}: up, {len(connected)} of {len(desk.sites)} sites connected")
+    typer.echo(f"hub {operator.address}:{operator.port}: up, {len(connected)} of {len(operator.sites)} sites connected")
     for job, name in jobs.items():
         try:
             news = line.ask(job, {"after": 0})
@@ -48,7 +48,7 @@ def _federation(desk: Kit, line: Line) -> None:
         typer.echo(f"run {name}: {_progress(news)}")
     if not jobs:
         typer.echo("no run is going on")
-    for site in desk.sites:
+    for site in operator.sites:
         typer.echo(f"  {site:<20} {'up' if site in connected else 'down':<5} {_turn(news.get('sites', {}).get(site))}")
 
 

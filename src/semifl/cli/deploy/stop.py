@@ -27,9 +27,9 @@ def _stop_runs(kit: Path | None) -> None:
     from semifl.deploy.flare.session import HubDown, Line, NotRunning
     from semifl.errors import RunStopped
 
-    desk = operators(kit, "stop")
+    operator = operators(kit, "stop")
     try:
-        line = Line(desk)
+        line = Line(operator)
     except HubDown as error:
         raise RunStopped(str(error)) from error
     try:

@@ -1,4 +1,4 @@
-"""The hub's end of the wire on FLARE: a job in which our loop runs and sends letters to the sites of the job."""
+"""The hub's end of the wire on FLARE: a job in which our loop runs and sends packets to the sites of the job."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from semifl.configuration.build import World
+from semifl.configuration.config import read
 from semifl.deploy.flare import streams
-from semifl.deploy.flare.executor import LETTER
+from semifl.deploy.flare.executor import PACKET
 from semifl.deploy.flare.orphans import end_with_parent
-from semifl.deploy.hub import Hub, Sites, play
+from semifl.deploy.hub import Hub, Sites, run_federation
 from semifl.deploy.kit import read_kit
 from semifl.deploy.place import read_place
 from semifl.deploy.remote import Answer, NotEnoughSites
 from semifl.errors import RunStopped, UserError
-from semifl.experiments.build import World
-from semifl.experiments.config import read
-from semifl.experiments.records import Record
-from semifl.experiments.toml import Table, dumps
+from semifl.records.record import RoundRecord
+from semifl.toml import Table, dumps
 
 TOPIC = "semifl"  # of an operator's questions to a running job
-TASK = "letter"
+TASK = "packet"
 OUTCOME = "outcome.json"
 RESULTS = "semifl"  # the folder of a job's result that holds the run
 GRACE = 5.0  # seconds after which FLARE's own clock is not waited for: it may have been set back
@@ -49,12 +49,12 @@ class Interrupted(Exception):
         self.state = state
 
 
-class Progress:
+class JobProgress:
     """What an operator can ask of a running job, kept up to date by the loop; also the loop's observer."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.records: list[Record] = []
+        self.records: list[RoundRecord] = []
         self.facts: dict[str, Any] = {}
         self.warnings: list[str] = []
         self.sites: Sites | None = None
@@ -73,7 +73,7 @@ class Progress:
     def labels_only(self, accuracy: float) -> None:
         self.facts["labels_only"] = accuracy
 
-    def round(self, record: Record, best: float) -> None:
+    def round(self, record: RoundRecord, best: float) -> None:
         with self.lock:
             self.records.append(record)
         self.obey()
@@ -105,7 +105,7 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
         super().__init__(task_check_period=LOOK)
         end_with_parent()
         self._run = run
-        self._progress = Progress()
+        self._progress = JobProgress()
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         fl_ctx.get_engine().register_app_command(TOPIC, self._progress.answer)
@@ -130,9 +130,11 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
         os.environ.setdefault("SEMIFL_DATA", str(folder / "cache"))
         try:
             kit, place = read_kit(folder), read_place(folder)
-            post = FlarePost(self, fl_ctx, abort_signal, self._progress)
+            transport = FlareTransport(self, fl_ctx, abort_signal, self._progress)
             name, table = self._asked()
-            play(Hub(place.data, kit.runs, kit.sites, place.device), name, table, post, self._progress, self._watch)
+            run_federation(
+                Hub(place.data, kit.runs, kit.sites, place.device), name, table, transport, self._progress, self._watch
+            )
         except UserError as error:
             return {"state": "refused", "reason": str(error)}
         except Interrupted as error:
@@ -159,26 +161,26 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
         self._progress.sites = sites
 
 
-class FlarePost:
-    """Letters as FLARE's tasks, one for each site of the job."""
+class FlareTransport:
+    """Packets as FLARE's tasks, one for each site of the job."""
 
-    def __init__(self, controller: Controller, fl_ctx: FLContext, abort_signal: Signal, progress: Progress) -> None:
+    def __init__(self, controller: Controller, fl_ctx: FLContext, abort_signal: Signal, progress: JobProgress) -> None:
         self._controller = controller
         self._context = fl_ctx
         self._abort = abort_signal
         self._progress = progress
         progress.members = [client.name for client in fl_ctx.get_engine().get_clients()]
 
-    def exchange(self, letters: Mapping[str, bytes], seconds: float, largest: int) -> Iterator[Answer]:
+    def exchange(self, packets: Mapping[str, bytes], seconds: float, largest: int) -> Iterator[Answer]:
         answers: queue.Queue[Answer] = queue.Queue()
         began = time.monotonic()
         tasks = {}
-        for site, letter in letters.items():
+        for site, packet in packets.items():
             if self._is_gone(site):
                 yield Answer(site, None, "it is not connected", 0.0)
             else:
                 streams.HERE.expect(site, largest)
-                tasks[site] = self._send(site, letter, seconds, answers, began)
+                tasks[site] = self._send(site, packet, seconds, answers, began)
         while tasks:
             if self._abort.triggered:
                 raise Interrupted("aborted")
@@ -197,9 +199,9 @@ class FlarePost:
             return True
         return bool(self._controller.get_client_disconnect_time(site))
 
-    def _send(self, site: str, letter: bytes, seconds: float, answers: queue.Queue[Answer], began: float) -> Task:
+    def _send(self, site: str, packet: bytes, seconds: float, answers: queue.Queue[Answer], began: float) -> Task:
         def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
-            data = client_task.result.get(LETTER)
+            data = client_task.result.get(PACKET)
             client_task.result = None  # FLARE would keep it as long as the task
             reason = "" if isinstance(data, bytes) else "FLARE could not run its executor"
             answers.put(Answer(site, data if isinstance(data, bytes) else None, reason, time.monotonic() - began))
@@ -211,7 +213,7 @@ class FlarePost:
             answers.put(Answer(site, None, reason, waited))
 
         data = Shareable()
-        data[LETTER] = letter
+        data[PACKET] = packet
         task = Task(TASK, data, timeout=max(1, math.ceil(seconds)), result_received_cb=received, task_done_cb=done)
         self._controller.send(task, self._context, targets=[site])
         return task

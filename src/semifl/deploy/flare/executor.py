@@ -1,4 +1,4 @@
-"""A site's end of the wire on FLARE: it carries letters to the site and its answers back, and knows nothing of them."""
+"""A site's end of the wire on FLARE: it carries packets to the site and its answers back, and knows nothing of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semifl.deploy.place import read_place
 from semifl.deploy.policy import read_policy
 from semifl.deploy.site import Site
 
-LETTER = "letter"
+PACKET = "packet"
 
 
 class SiteExecutor(Executor):  # type: ignore[misc]  # FLARE has no types
@@ -30,14 +30,14 @@ class SiteExecutor(Executor):  # type: ignore[misc]  # FLARE has no types
         self._site: Site | None = None
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        letter = shareable.get(LETTER)
-        if not isinstance(letter, bytes):
+        packet = shareable.get(PACKET)
+        if not isinstance(packet, bytes):
             return make_reply(ReturnCode.BAD_TASK_DATA)
         if self._site is None:
             self._site = open_site(Path(fl_ctx.get_workspace().get_root_dir()).parent)
         reply = Shareable()
-        reply[LETTER] = self._site.answer(letter)
-        streams.HERE.letter = self._site.largest_letter
+        reply[PACKET] = self._site.answer(packet)
+        streams.HERE.packet = self._site.largest_packet
         return reply
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:

@@ -40,7 +40,7 @@ MESSAGES: dict[tuple[Role, Role], frozenset[str]] = {
     ("site job", "hub"): frozenset([BYE]),
     ("operator", "hub"): frozenset([BYE]),
 }
-LETTER, LETTERS_ANSWER = "return_only/server_command:get_task", "server_command/submit_update"
+PACKET, LETTERS_ANSWER = "return_only/server_command:get_task", "server_command/submit_update"
 _ASKED_OF_HUB_JOB = (
     "server_command/get_task",
     LETTERS_ANSWER,

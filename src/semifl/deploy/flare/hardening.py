@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 LARGEST_FRAME = 4 << 20  # bytes that arrive at once; FLARE cuts what is longer into pieces of one megabyte
 WINDOW = 16 << 20  # bytes that a sender may be ahead of its receipts
-BACKLOG = 4 * WINDOW  # bytes of a peer that wait to be looked at: more means that it does not heed receipts
+BACKLOG = 4 * WINDOW  # bytes of a peer that wait to be looked at: more means that it ignores receipts
 QUIET = 60.0  # seconds in which the same refusal is logged once
 READABLE = frozenset(  # what a message may be made of, besides numbers, words, lists and dicts
     [

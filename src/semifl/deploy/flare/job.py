@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from semifl.experiments.toml import Table
+from semifl.toml import Table
 
 POLL = 0.1  # seconds between two questions of an idle site: what most of a short round's overhead comes from
 SERVER, CLIENT = "app_hub", "app_site"
@@ -40,7 +40,7 @@ def write_job(folder: Path, run: str, table: Table, sites: Sequence[str], min_si
     client = {
         "format_version": 2,
         "executors": [
-            {"tasks": ["letter"], "executor": {"path": "semifl.deploy.flare.executor.SiteExecutor", "args": {}}}
+            {"tasks": ["packet"], "executor": {"path": "semifl.deploy.flare.executor.SiteExecutor", "args": {}}}
         ],
         "components": [],
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import shutil
 import tomllib
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import IO, Any, Protocol
 
 from semifl.durable import replace_text
 from semifl.errors import UserError
-from semifl.experiments.records import Record, RunDirectory
+from semifl.records.directory import RunDirectory
+from semifl.records.record import RoundRecord, Summary
 
 IDENTITY = "identity"  # the file that tells a run from another of the same name
 
@@ -21,7 +21,7 @@ class Watcher(Protocol):
 
     def said(self, message: str) -> None: ...
 
-    def round(self, record: Record, best: float, rounds: int) -> None: ...
+    def round(self, record: RoundRecord, best: float, rounds: int) -> None: ...
 
 
 class Mirror:
@@ -30,9 +30,9 @@ class Mirror:
     def __init__(self, out: Path, watcher: Watcher) -> None:
         self.out = out
         self._watcher = watcher
-        self._records: list[Record] = []
+        self._records: list[RoundRecord] = []
         self._claimed = False
-        self._lock: IO[str] | None = None  # held until this desk is closed
+        self._lock: IO[str] | None = None  # held until this process stops following
 
     @property
     def known(self) -> int:
@@ -40,7 +40,7 @@ class Mirror:
         return int(self._records[-1]["round"]) if self._records else 0
 
     def close(self) -> None:
-        """Let another desk follow."""
+        """Let another process follow."""
         if self._lock:
             self._lock.close()
 
@@ -51,7 +51,7 @@ class Mirror:
         self._claim(news["identity"])
         replace_text(self.out / "config.toml", news["config"])
         if self._add(news["rounds"], news["config"]):
-            replace_text(self.out / "rounds.jsonl", "".join(json.dumps(record) + "\n" for record in self._records))
+            RunDirectory(self.out).write_rounds(self._records)
 
     def take(self, folder: Path, without: str) -> None:
         """The files of an ended job, all but one; what came after the last question is told now."""
@@ -65,8 +65,8 @@ class Mirror:
         if (self.out / "config.toml").exists():
             self._add(RunDirectory(self.out).rounds(), (self.out / "config.toml").read_text(encoding="utf-8"))
 
-    def result(self) -> Record:
-        result = RunDirectory(self.out).result()
+    def result(self) -> Summary:
+        result = RunDirectory(self.out).summary()
         assert result is not None
         return result
 
@@ -87,7 +87,7 @@ class Mirror:
         self._records = RunDirectory(self.out).rounds()
         self._claimed = True
 
-    def _add(self, records: list[Record], config: str) -> bool:
+    def _add(self, records: list[RoundRecord], config: str) -> bool:
         """Tell of the rounds that are new."""
         new = [record for record in records if record["round"] > self.known]
         for record in new:

@@ -441,7 +441,7 @@ def _refuse_others(folder: Path, expected: set[str]) -> None:
     """FLARE reads and even runs more files than a kit needs, if they are there."""
     found = {path.name for path in folder.iterdir()}
     if more := sorted(found - expected):
-        raise UserError(f"{folder / more[0]} does not belong into a kit: remove it if you know where it comes from")
+        raise UserError(f"{folder / more[0]} does not belong in a kit: remove it if you know where it comes from")
     if folder.name == "startup" and found != expected:
         raise UserError(f"{folder / min(expected - found)} is missing: open the kit again, into another folder")
 

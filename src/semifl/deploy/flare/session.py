@@ -86,7 +86,7 @@ class Line:
             return [client.name for client in self._session.get_system_info().client_info]
 
     def idle(self, sites: list[str], job: str) -> list[str]:
-        """Those of the sites that answer and do not play the job; silence says nothing, for a lost site is silent."""
+        """Those of the sites that answer and do not take part in the job; a lost site is silent, too."""
         with _translated(self._kit):
             told = self._session.get_client_job_status(sites) or []
         answered = {str(each["client_name"]) for each in told if "job_id" in each or each.get("status") == "no_jobs"}

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from semifl.deploy.flare.gate import LETTER, LETTERS_ANSWER
+from semifl.deploy.flare.gate import LETTERS_ANSWER, PACKET
 
 SMALL = 64 << 10  # bytes of a message without weights
-ENVELOPE = 256 << 10  # what FLARE puts around a letter
+ENVELOPE = 256 << 10  # what FLARE puts around a packet
 AGAIN = 2  # times that a piece may come, for FLARE sends a piece again whose receipt was lost
 MOST_OPEN = 64  # streams of one origin at a time: more than an honest one ever has
 LARGEST = {
@@ -29,16 +29,16 @@ class _Stream:
 
 @dataclass
 class Streams:
-    """What one process has received and may still receive. Letters and their answers have the size they were given."""
+    """What one process has received and may still receive. Packets and their answers have the size they were given."""
 
-    letter: int = 1 << 20  # at a site's job: the largest that the hub may send
+    packet: int = 1 << 20  # at a site's job: the largest that the hub may send
     answers: dict[str, tuple[int, int]] = field(default_factory=dict)  # site → how many answers, and how large
     is_open: Callable[[str, int], bool] = lambda origin, number: False  # whether FLARE still gathers a stream
     _known: dict[str, dict[int, _Stream]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def expect(self, site: str, largest: int) -> None:
-        """One letter has gone out to a site: it may answer, and send its answer again if no receipt comes."""
+        """One packet has gone out to a site: it may answer, and send its answer again if no receipt comes."""
         with self._lock:
             self.answers[site] = (AGAIN, largest)
 
@@ -71,8 +71,8 @@ class Streams:
             left, largest = self.answers.get(site, (0, 0))
             self.answers[site] = (max(0, left - 1), largest)
             return largest + ENVELOPE if left else 0
-        if word == LETTER:
-            return self.letter + ENVELOPE
+        if word == PACKET:
+            return self.packet + ENVELOPE
         return LARGEST.get(word, SMALL)
 
 

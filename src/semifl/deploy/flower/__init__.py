@@ -1,1 +1,1 @@
-"""Flower as the engine that carries letters: `flwr run` starts the hub's side, SuperNodes start the sites'."""
+"""Flower as the engine that carries packets: `flwr run` starts the hub's side, SuperNodes start the sites'."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from semifl.deploy.flower.parcel import unwrap, wrap
+from semifl.deploy.flower.packets import unwrap, wrap
 from semifl.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ app = ClientApp()
 
 @app.train()  # type: ignore[untyped-decorator, unused-ignore]
 def answer(message: Message, context: Context) -> Message:
-    """The reply to one letter, with the folders that the node's own configuration names; the hub cannot set them."""
-    letter, address = unwrap(message.content)
+    """The reply to one packet, with the folders that the node's own configuration names; the hub cannot set them."""
+    packet, address = unwrap(message.content)
     name = str(context.node_config.get("site", ""))
     expires = message.metadata.created_at + message.metadata.ttl
-    return Message(wrap(_reply(letter, address, context.node_config, expires), name), reply_to=message)
+    return Message(wrap(_reply(packet, address, context.node_config, expires), name), reply_to=message)
 
 
-def _reply(letter: bytes, address: str, config: Mapping[str, Any], expires: float) -> bytes:
+def _reply(packet: bytes, address: str, config: Mapping[str, Any], expires: float) -> bytes:
     """Whatever goes wrong is an answer too: Flower would tell the hub an error's whole text, with paths in it."""
     from semifl.deploy import leaving
     from semifl.deploy.site import alone
@@ -41,12 +41,12 @@ def _reply(letter: bytes, address: str, config: Mapping[str, Any], expires: floa
     try:
         site = make_site(config)
         if site.name != address:
-            raise UserError(f"the letter is for {address}, and this node is {site.name}: register it under that name")
-        with alone(site.folder / ".queue"):  # a letter that waited for another may have become too old
+            raise UserError(f"the packet is for {address}, and this node is {site.name}: register it under that name")
+        with alone(site.folder / ".queue"):  # a packet that waited for another may have become too old
             if time.time() > expires:
-                return leaving.failed("the letter reached it too late, or its clock is wrong")
+                return leaving.failed("the packet reached it too late, or its clock is wrong")
             try:
-                return site.answer(letter)
+                return site.answer(packet)
             finally:
                 site.close()
     except Exception as error:
@@ -70,6 +70,6 @@ def make_site(config: Mapping[str, Any]) -> Site:
     }
     policy = read_policy(paths["policy"]) if "policy" in paths else Policy()
     device = str(config.get("device", "cpu"))
-    # This process is new for every letter, so it needs no other to die in: that saves two seconds for each.
+    # This process is new for every packet, so it needs no other to die in: that saves two seconds for each.
     where = (paths["data"], paths.get("labels"), policy, paths["folder"], device)
     return Site(str(config["site"]), *where, trains_apart=False)

@@ -1,4 +1,4 @@
-"""The hub's side under Flower: `flwr run` starts it at the SuperLink, and it plays a run with the nodes as sites."""
+"""The hub's side under Flower: `flwr run` starts it at the SuperLink, with the nodes as sites."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from semifl.deploy.flower.post import FlowerPost
-from semifl.deploy.hub import Hub, play, read_settings
+from semifl.configuration.build import World
+from semifl.configuration.config import read
+from semifl.deploy.flower.transport import FlowerTransport
+from semifl.deploy.hub import Hub, read_settings, run_federation
 from semifl.deploy.remote import NotEnoughSites
 from semifl.errors import UserError
-from semifl.experiments.build import World
-from semifl.experiments.config import read
-from semifl.experiments.records import Record
-from semifl.experiments.stage import Silent
-from semifl.experiments.toml import Table
+from semifl.records.record import RoundRecord, Summary, absent
+from semifl.running.context import Silent
+from semifl.toml import Table
 
 FIRST_WAIT = 60.0  # seconds that sites have to connect before a run starts with those that are there
 PAUSE = 10.0  # seconds before sites that did not answer are asked again
 
-MISSING = ("abstained", "failed", "late", "rejected")
 
 app = ServerApp()
 
@@ -34,7 +33,7 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     hub = make_hub(config)
     table = read(Path(_needed(config, "config")).expanduser())
-    result = persist(hub, _needed(config, "name"), table, FlowerPost(grid), 60 * float(config.get("patience", 60)))
+    result = persist(hub, _needed(config, "name"), table, FlowerTransport(grid), 60 * float(config.get("patience", 60)))
     print(f"done: accuracy {result['accuracy']:.2f} %, in {hub.runs / str(config['name'])}", flush=True)
 
 
@@ -47,9 +46,9 @@ class Lines(Silent):
     def begin(self, world: World, first_round: int) -> None:
         print(f"rounds {first_round} to {world.config.run.rounds}", flush=True)
 
-    def round(self, record: Record, best: float) -> None:
+    def round(self, record: RoundRecord, best: float) -> None:
         self.last = time.monotonic()
-        missing = "".join(f", {len(record[name])} {name}" for name in MISSING if record[name])
+        missing = "".join(f", {len(clients)} {name}" for name, clients in absent(record).items())
         print(
             f"round {record['round']}: accuracy {record['accuracy']:.2f} % (best {best:.2f} %)"
             f"{missing}, {record['seconds']['total']:.1f} s",
@@ -68,20 +67,20 @@ def make_hub(config: Mapping[str, Any]) -> Hub:
     return Hub(Path(_needed(config, "hub-data")).expanduser(), Path(_needed(config, "runs")).expanduser(), sites)
 
 
-def persist(hub: Hub, name: str, table: Table, post: FlowerPost, patience: float) -> Record:
+def persist(hub: Hub, name: str, table: Table, transport: FlowerTransport, patience: float) -> Summary:
     """Play; while too few sites answer, go on after the last complete round as soon as they are back.
 
     After `patience` seconds without a round the run ends; the next `flwr run` with its name goes on with it.
     """
     enough, lines = read_settings(table)[0].min_updates, Lines()
-    post.gather(hub.sites, len(hub.sites), FIRST_WAIT)
+    transport.gather(hub.sites, len(hub.sites), FIRST_WAIT)
     while True:
-        if post.gather(hub.sites, enough, lines.last + patience - time.monotonic()) < enough:
+        if transport.gather(hub.sites, enough, lines.last + patience - time.monotonic()) < enough:
             raise UserError(
                 f"fewer than {enough} of the sites {', '.join(hub.sites)} are connected: is each registered?"
             )
         try:
-            return play(hub, name, table, post, lines)
+            return run_federation(hub, name, table, transport, lines)
         except NotEnoughSites as error:
             print(f"{error}; waiting for them", flush=True)
             if time.monotonic() > lines.last + patience:

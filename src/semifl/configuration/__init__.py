@@ -1,0 +1,1 @@
+"""A run's file, and the world that it describes."""

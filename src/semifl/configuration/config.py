@@ -1,0 +1,399 @@
+"""The configuration of an experiment: frozen dataclasses are the schema, TOML comes in and goes out, strictly.
+
+A section with a `name` (data, model, method, and every field that is itself a choice, such as data.partition) takes the
+keys of the class that the name stands for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from semifl import registry
+from semifl.configuration.health import Health
+from semifl.data.arrays import InMemory
+from semifl.data.dataset import OwnView, Source
+from semifl.data.partition import PARTITIONS, Partition
+from semifl.errors import UserError
+from semifl.federation.world import Method
+from semifl.fields import Checked, Choice, Count, NotNegative, ShareBelowOne, Whole, choices
+from semifl.parsing import DEEPEST, TooDeep, from_toml, shallow
+from semifl.records.directory import RunDirectory
+from semifl.registry import did_you_mean
+from semifl.regular import read_text
+from semifl.toml import Table
+
+T = TypeVar("T")
+LARGEST_FILE = 4 << 20  # bytes of a configuration; a thousand sites need a hundredth
+PATHS = (("data", "root"), ("model", "weights"))  # keys whose values name files
+DATASETS, MODELS, METHODS = "semifl.data.datasets", "semifl.models", "semifl.methods"
+MOVED = {  # keys of the first edition
+    "method.server_rule": "method.server_optimizer.name",
+    "method.server_lr": "method.server_optimizer.lr",
+    "method.server_momentum": "method.server_optimizer.momentum (beta1 of adam, yogi and adagrad)",
+    "method.server_beta2": "method.server_optimizer.beta2",
+    "method.server_epsilon": "method.server_optimizer.epsilon",
+    "method.trim": "method.aggregation.share",
+    "method.order": 'method.name = "semifl_released" for the released program\'s order',
+    "method.training": 'method.name = "semifl_ablated"',
+    "method.labeling": 'method.name = "semifl_ablated"',
+    "method.mix_draw": 'method.name = "semifl_released"',
+    "method.mix_view": 'method.name = "semifl_released"',
+    "method.mix_pool": "nothing: partners are drawn from all pictures",
+}
+VIEWS = ("weak_view", "strong_view")
+HANDED_OVER = "python:"  # begins the names of things that a Python program handed over and no name leads to
+
+
+@dataclass(frozen=True)
+class Stop(Checked):
+    """When to end before the last round; 0 means never."""
+
+    minutes: NotNegative = 0.0  # of training; 0 means no limit
+    patience: Whole = 0  # rounds without a better accuracy on the validation part
+
+
+@dataclass(frozen=True)
+class Split(Checked):
+    """Who is labeled and who holds what; None leaves it to the data, which may come split."""
+
+    labeled: int | None = None  # pictures whose labels the server keeps, as many of each class
+    clients: Count | None = None  # among whom the other pictures are divided
+    validation: ShareBelowOne = 0.0  # share of the labels held out to choose a model
+    partition: Annotated[Partition, Choice(PARTITIONS)] | None = None  # who holds what
+
+
+@dataclass(frozen=True)
+class Views:
+    """A person's own views, `module:function` each; None leaves them to the method."""
+
+    weak_view: str | None = None  # package.module:function of (pictures, generator), instead of crop and flip
+    strong_view: str | None = None  # likewise, instead of the method's strong view
+    handed_over: dict[str, OwnView] = field(default_factory=dict, repr=False)  # from a Python program
+
+    def find(self, kind: str) -> OwnView | None:
+        """The weak_view or strong_view itself."""
+        name = getattr(self, kind)
+        if name is None or kind in self.handed_over:
+            return self.handed_over.get(kind)
+        if name.startswith(HANDED_OVER):
+            raise UserError(only_in_python(f"data.{kind}"))
+        if ":" not in name:
+            raise UserError(f"data.{kind} = {name!r} is not of the form package.module:function")
+        view: OwnView = registry.find(DATASETS, name, f"data.{kind}")
+        if not callable(view):
+            raise UserError(f"data.{kind} = {name!r} is not a function of pictures and a generator")
+        return view
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Weights to begin with: a .safetensors file that fits the model, or with `partial` the part of it that does."""
+
+    weights: str = ""  # a .safetensors file to begin with
+    partial: bool = False  # load only what fits
+
+
+@dataclass(frozen=True)
+class Run(Checked):
+    """The keys outside all sections."""
+
+    seed: Whole = 0  # of everything random: who is labeled, the first weights, cohorts, views
+    rounds: Count = 800  # of communication
+    threads: Count = 2  # of the server's own training; part of the result's bits, so never derived from --workers
+    precision: Literal["fp32", "bf16", "auto"] = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
+    labels_only: bool = True  # also train the same model without clients, to see what they bring
+    guard: bool = False  # judge the clients' work by held-out labels and go back where it does harm
+    max_failures: Whole = 0  # clients whose code may raise before the run stops
+
+
+@dataclass(frozen=True)
+class Chosen(Generic[T]):
+    """A thing and the name it was chosen by."""
+
+    name: str
+    thing: T
+
+
+@dataclass(frozen=True)
+class Config:
+    run: Run
+    stop: Stop
+    health: Health
+    split: Split
+    data: Chosen[Source]
+    model: Chosen[Callable[..., Any]]
+    warm_start: WarmStart
+    method: Chosen[Method]
+    views: Views = field(default_factory=Views)
+    model_keys: Table = field(default_factory=dict)  # the keys of a user's own model factory
+
+    def __post_init__(self) -> None:
+        if self.stop.patience and not self.split.validation:
+            raise UserError(
+                "stop.patience needs data.validation: a part of the labels to tell whether the model still improves"
+            )
+        if self.run.guard and not self.split.validation:
+            raise UserError("guard = true needs data.validation: a part of the labels to judge the clients' work by")
+
+    def table(self) -> Table:
+        """As nested tables with every value written out, ready for TOML."""
+        data = {"name": self.data.name, **_leaves(self.data.thing), **_leaves(self.views), **_leaves(self.split)}
+        model = {"name": self.model.name, **self.model_keys, **_leaves(self.warm_start)}
+        return {
+            **_leaves(self.run),
+            "stop": _leaves(self.stop),
+            "health": _leaves(self.health),
+            "data": data,
+            "model": model,
+            "method": {"name": self.method.name, **_leaves(self.method.thing)},
+        }
+
+
+def only_in_python(what: str) -> str:
+    """The sentence for a thing that the run directory cannot know."""
+    return (
+        f"{what} was handed over by a Python program, so only Python can go on with this: "
+        "call semifl.train, or semifl.load, with the same things"
+    )
+
+
+def read(path: Path) -> Table:
+    """The raw tables of a TOML file; paths in it are relative to the file."""
+    try:
+        table = from_toml(read_text(path, largest=LARGEST_FILE))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not a text file in UTF-8") from error
+    except ValueError as error:  # bad syntax, endless numbers, endless nesting
+        raise UserError(f"{path} is not valid TOML: {error}") from error
+    return _with_whole_paths(table, path.absolute().parent)
+
+
+def of_run(run: RunDirectory) -> Config:
+    """The configuration of a run, to go on with it."""
+    run.refuse_unreadable()
+    path = run.path / "config.toml"
+    table = read(path)
+    if not {"data", "model", "method"} <= table.keys():
+        raise UserError(f"{path} is damaged: a run's configuration has the sections data, model and method")
+    try:
+        return decode(table)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def override(table: Table, settings: Sequence[str]) -> Table:
+    """A copy with `--set section.key=value` applied; a value that is not TOML is taken as a string."""
+    result = _copy(table)
+    for setting in settings:
+        dotted, equals, text = setting.partition("=")
+        keys = dotted.strip().split(".")
+        if not equals or not all(keys) or not _is_text(setting):
+            raise UserError(f"--set {setting!r} is not of the form section.key=value")
+        if len(keys) > DEEPEST:
+            raise UserError(f"--set {setting[:40]!r}… is nested more than {DEEPEST} levels deep")
+        inner = result
+        for key in keys[:-1]:
+            inner = inner.setdefault(key, {})
+            if not isinstance(inner, dict):
+                raise UserError(f"--set {setting!r}: {key!r} is a value, not a section")
+        try:
+            inner[keys[-1]] = _value(text.strip())
+        except TooDeep as error:
+            raise UserError(f"--set {setting[:40]!r}… cannot be followed: {error}") from error
+    return result
+
+
+def _with_whole_paths(table: Table, folder: Path) -> Table:
+    """Paths that hold wherever a run is continued from; relative ones begin at `folder`."""
+    for section, key in PATHS:
+        inner = table.get(section)
+        if isinstance(inner, dict) and isinstance(inner.get(key), str) and inner[key]:
+            with suppress(RuntimeError):  # "~nobody": there is no such home
+                inner[key] = str(folder / Path(inner[key]).expanduser())
+    return table
+
+
+def decode(table: Table) -> Config:
+    """Check every key and type, fill in the defaults; relative paths begin where the program runs."""
+    try:
+        shallow(table)
+    except TooDeep as error:
+        raise UserError(f"the configuration cannot be followed: {error}") from error
+    return _decode(_with_whole_paths(_copy(table), Path.cwd()))
+
+
+def _decode(table: Table) -> Config:
+    sections = {name: table.pop(name, {}) for name in ("stop", "health", "data", "model", "method")}
+    for name, section in sections.items():
+        if not isinstance(section, dict):
+            raise UserError(f"{name} must be a section, [{name}], not a value")
+    refuse_unknown(table, [*_names(Run), *sections], "")
+    data, model, method = sections["data"], sections["model"], sections["method"]
+    split = from_section(Split, _take(data, _names(Split)), "data")
+    views = from_section(Views, _take(data, VIEWS), "data")
+    warm_start = from_section(WarmStart, _take(model, _names(WarmStart)), "model")
+    chosen_model, model_keys = _choose_model(model)
+    return Config(
+        run=from_section(Run, table, ""),
+        stop=from_section(Stop, sections["stop"], "stop"),
+        health=from_section(Health, sections["health"], "health"),
+        split=split,
+        data=_choose_data(data),
+        model=chosen_model,
+        warm_start=warm_start,
+        method=_choose(Choice(METHODS, "round"), method, "method", "semifl"),
+        views=views,
+        model_keys=model_keys,
+    )
+
+
+def _choose_data(section: Table) -> Chosen[Source]:
+    name = section.get("name")
+    if isinstance(name, str) and name.startswith(HANDED_OVER):
+        return Chosen(section.pop("name"), from_section(InMemory, section, "data"))
+    return _choose(Choice(DATASETS, "load"), section, "data", "digits", known=[*_names(Split), *VIEWS])
+
+
+def _choose(
+    choice: Choice, section: Table, where: str, default: str, start: Any = None, known: Sequence[str] = ()
+) -> Chosen[Any]:
+    """What a section with a `name` stands for; keys left out are those of `start`, if it has that name."""
+    name = _text(section.pop("name", default), f"{where}.name")
+    cls = choice.find(name, f"{where}.name")
+    if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not hasattr(cls, choice.duty):
+        raise UserError(f"{where}.name = {name!r} is not a dataclass with a method {choice.duty!r}")
+    return Chosen(name, from_section(cls, section, where, known, start if type(start) is cls else None))
+
+
+def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
+    """A model of ours is a dataclass with `build`; a user's own may be any function that returns a module."""
+    name = section.pop("name", "wide_resnet")
+    if isinstance(name, str) and name.startswith(HANDED_OVER):
+        return Chosen(name, _handed_over), section
+    factory = registry.find(MODELS, _text(name, "model.name"), "model.name")
+    if dataclasses.is_dataclass(factory) and hasattr(factory, "build"):
+        spec: Any = from_section(factory, section, "model", _names(WarmStart))  # type: ignore[arg-type]
+        return Chosen(name, spec.build), _leaves(spec)
+    if not callable(factory):
+        raise UserError(f"model.name = {name!r} is not a function or class that builds a model")
+    try:
+        parameters = inspect.signature(factory).parameters
+    except ValueError as error:  # something written in another language, which cannot be asked
+        raise UserError(f"model.name = {name!r} is not a function or class that builds a model") from error
+    for key, value in section.items():
+        if not isinstance(value, (bool, int, float, str)):
+            raise UserError(f"model.{key} = {value!r} is not right: it should be a number, a string, true or false")
+        _check(type(value), value, f"model.{key}")
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        refuse_unknown(section, [*parameters, *_names(WarmStart)], "model")
+    return Chosen(name, factory), section
+
+
+def _handed_over(**_: Any) -> Any:
+    """Stands for a model that only a Python program has."""
+    raise UserError(only_in_python("the model"))
+
+
+def from_section(cls: type[T], section: Table, where: str, known: Sequence[str] = (), start: T | None = None) -> T:
+    """An instance of a dataclass from a table: unknown keys, wrong types and bad values are one sentence each.
+
+    Keys left out are those of `start`, or the defaults.
+    """
+    refuse_unknown(section, [*_names(cls), *known], where)
+    types, chosen = get_type_hints(cls, include_extras=True), choices(cls)
+    values: Table = {}
+    for key, value in section.items():
+        dotted = f"{where}.{key}" if where else key
+        if key in chosen:
+            values[key] = _nested(chosen[key], value, dotted, getattr(start or cls, key, None))
+        else:
+            values[key] = _check(types[key], value, dotted)
+    try:
+        return dataclasses.replace(start, **values) if start is not None else cls(**values)  # type: ignore[type-var]
+    except ValueError as error:  # from __post_init__, which names the field itself
+        raise UserError(f"{where}.{error}" if where else str(error)) from error
+
+
+def _nested(choice: Choice, value: Any, dotted: str, start: Any) -> Any:
+    """A field that is itself a choice: a section, or a name alone."""
+    section = {"name": value} if isinstance(value, str) else value
+    if not isinstance(section, dict):
+        raise UserError(f"{dotted} must be a section, [{dotted}], not a value")
+    default = choice.names()[0] if start is None else choice.name_of(start)
+    return _choose(choice, dict(section), dotted, default, start).thing
+
+
+def _check(wanted: Any, value: Any, dotted: str) -> Any:
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise UserError(f"{dotted} is not right: the number is too large")
+    plain = tuple(value) if isinstance(value, list) else value
+    try:
+        return TypeAdapter(wanted).validate_python(plain, strict=True)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].replace("Input should be", "it should be")
+        raise UserError(f"{dotted} = {value!r} is not right: {message}") from error
+
+
+def refuse_unknown(section: Table, known: Sequence[str], where: str) -> None:
+    for key in section:
+        if key not in known:
+            dotted = f"{where}.{key}" if where else key
+            if dotted in MOVED:
+                raise UserError(f"there is no key {dotted} any more: use {MOVED[dotted]}")
+            hint = did_you_mean(key, known) or f"; known are {', '.join(known)}"
+            raise UserError(f"unknown key {dotted}{hint}")
+
+
+def _names(cls: type) -> list[str]:
+    return [each.name for each in dataclasses.fields(cls)]
+
+
+def _leaves(thing: Any) -> Table:
+    """The shown fields that have a value; one that was itself chosen by name is a section of its own, at the end."""
+    values = {each.name: getattr(thing, each.name) for each in dataclasses.fields(thing) if each.repr}
+    given = {key: value for key, value in values.items() if value is not None}
+    chosen = {key: choice for key, choice in choices(type(thing)).items() if key in given}
+    plain = {key: value for key, value in given.items() if key not in chosen}
+    return plain | {key: {"name": choice.name_of(given[key]), **_leaves(given[key])} for key, choice in chosen.items()}
+
+
+def _take(section: Table, keys: Sequence[str]) -> Table:
+    return {key: section.pop(key) for key in keys if key in section}
+
+
+def _text(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{key} = {value!r} is not right: it must be a string")
+    return value
+
+
+def _value(text: str) -> Any:
+    try:
+        return from_toml(f"value = {text}")["value"]
+    except TooDeep:
+        raise
+    except ValueError:
+        return text
+
+
+def _is_text(word: str) -> bool:
+    """Whether a word of the command line can be written to a file at all."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _copy(table: Table) -> Table:
+    return {key: _copy(value) if isinstance(value, dict) else value for key, value in table.items()}

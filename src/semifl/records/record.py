@@ -1,0 +1,112 @@
+"""What a line of rounds.jsonl and result.json hold: typed once, and checked against these types where they are read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired, TypeGuard
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
+
+LARGEST = 1e18  # of numbers; what lies beyond is damage
+Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST)]
+Clients = list[int]
+Terms = dict[str, Number | None]
+JSON = dict[str, Any]  # an object of JSON that is none of the types below
+
+
+class SideTerms(TypedDict):
+    server: Terms
+    clients: Terms
+
+
+@with_config(ConfigDict(extra="allow", strict=True))
+class Measured(TypedDict):
+    """What a round, or the final model, was measured to be. The signals of clients stand beside these keys."""
+
+    round: Annotated[int, Field(ge=1, lt=LARGEST)]
+    lr: Number | None
+    accuracy: Number
+    balanced_accuracy: Number
+    loss: Number | None
+    validation_accuracy: NotRequired[Number]
+    server_loss: Number | None
+    client_loss: Number | None
+    cohort: Clients
+    abstained: Clients
+    failed: Clients
+    late: Clients
+    rejected: Clients
+    label_ratio: Number | None
+    class_histogram: list[Number]
+    agreement: Number | None
+    terms: SideTerms
+    update_norm: Number | None
+    bytes_up: Number
+    bytes_down: Number
+
+
+@with_config(ConfigDict(extra="allow", strict=True))
+class RoundRecord(Measured):
+    """A line of rounds.jsonl. All but `seconds` is part of the promise that the same seed gives the same bits."""
+
+    alerts: list[str]
+    skipped: bool
+    fallbacks: NotRequired[int]  # of the guard, so far
+    digest: str  # of the weights after the round
+    seconds: dict[str, Number]  # by phase, and "total"
+
+
+@with_config(ConfigDict(extra="allow", strict=True))
+class Summary(TypedDict):
+    """result.json."""
+
+    method: str
+    dataset: str
+    seed: int
+    rounds: int
+    accuracy: Number
+    balanced_accuracy: Number
+    best_accuracy: Number
+    best_round: int
+    best_test_accuracy: Number
+    best_test_round: int
+    labels_only_accuracy: Number | None
+    seconds: Number
+    seconds_per_round: Number | None
+    bytes_up: Number
+    bytes_down: Number
+    guard: NotRequired[JSON]
+
+
+ABSENT: tuple[Literal["abstained", "failed", "late", "rejected"], ...] = ("abstained", "failed", "late", "rejected")
+_ROUND, _SUMMARY = TypeAdapter(RoundRecord), TypeAdapter(Summary)
+
+
+def is_round(record: Any) -> TypeGuard[RoundRecord]:
+    """Whether this is a finished round that a run can go on from."""
+    return _fits(_ROUND, record) and "total" in record["seconds"]
+
+
+def is_summary(record: Any) -> TypeGuard[Summary]:
+    """Whether this is a whole outcome."""
+    return _fits(_SUMMARY, record)
+
+
+def absent(record: Measured) -> dict[str, Clients]:
+    """The clients of the cohort that gave no update, by what became of them; only what happened to somebody."""
+    return {name: record[name] for name in ABSENT if record[name]}
+
+
+def number(value: Any) -> float | None:
+    """A number that can be drawn, or None: files may say anything."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < LARGEST else None  # not a number is not below anything either
+
+
+def _fits(adapter: TypeAdapter[Any], record: Any) -> bool:
+    try:
+        adapter.validate_python(record)
+    except ValidationError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""One run: the loop, and all that happens around it."""

@@ -1,0 +1,165 @@
+"""What the loop works with: the world, the processes that act in it, the directory it is written to, who watches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from semifl.configuration.build import World
+from semifl.errors import UserError
+from semifl.federation.local import LocalFederation
+from semifl.federation.memory import ClientMemory
+from semifl.federation.sites import Place, ServerSite
+from semifl.federation.tally import Tally
+from semifl.federation.workers import Here, Pool, Workers, threads
+from semifl.federation.world import Federation, Round
+from semifl.learning.weights import Snapshot, Weights
+from semifl.randomness import Seed
+from semifl.records.directory import RunDirectory
+from semifl.records.record import RoundRecord
+
+
+class Elsewhere(Protocol):
+    """Clients that are not simulated here."""
+
+    @property
+    def pictures(self) -> list[int]:
+        """How many each of them says it holds; 0 of one that keeps it to itself."""
+        ...
+
+    def federation(self, tally: Tally) -> Federation: ...
+
+
+class Observer(Protocol):
+    """Whoever watches a run."""
+
+    def begin(self, world: World, first_round: int) -> None: ...
+
+    def labels_only(self, accuracy: float) -> None: ...
+
+    def round(self, record: RoundRecord, best: float) -> None:
+        """After each round; a StopIteration ends the run in order, with its final model and summary."""
+        ...
+
+    def warn(self, message: str) -> None: ...
+
+
+class Silent:
+    """Nobody watches."""
+
+    def begin(self, world: World, first_round: int) -> None:
+        pass
+
+    def labels_only(self, accuracy: float) -> None:
+        pass
+
+    def round(self, record: RoundRecord, best: float) -> None:
+        pass
+
+    def warn(self, message: str) -> None:
+        pass
+
+
+@dataclass
+class RunContext:
+    world: World
+    place: Place
+    memory: ClientMemory
+    pool: Pool
+    server: ServerSite
+    tally: Tally
+    directory: RunDirectory
+    observer: Observer
+    first_weights: Weights
+    elsewhere: Elsewhere | None = None  # None: the clients are simulated here
+
+    @property
+    def method(self) -> Any:
+        return self.world.config.method.thing
+
+    def clients(self, failures_allowed: int = 0) -> Federation:
+        if self.elsewhere:
+            return self.elsewhere.federation(self.tally)
+        return LocalFederation(self.pool, len(self.world.division.clients), self.method, self.tally, failures_allowed)
+
+    @property
+    def client_pictures(self) -> list[int]:
+        return self.elsewhere.pictures if self.elsewhere else self.world.division.clients.counts.tolist()
+
+    def nobody(self) -> LocalFederation:
+        """A federation that no client has joined."""
+        return LocalFederation(self.pool, 0, self.method, self.tally)
+
+    def server_with(self, positions: Tensor) -> ServerSite:
+        """A server that holds these labeled pictures."""
+        world = self.world
+        return ServerSite(self.place, positions, world.data.labels, self.pool, world.config.run.threads, self.tally)
+
+    def round_at(self, index: int, progress_of: int) -> Round:
+        """Round `index`, with the learning rate of round `progress_of`."""
+        run = self.world.config.run
+        return Round(index, (progress_of - 1) / run.rounds, Seed(run.seed).under("round", index))
+
+    def test(self, model: Snapshot) -> None:
+        """Score the model that stands for a round."""
+        self.tally.tested = model
+        self.tally.score = self.server.grade(model, "test")
+        if "validation" in self.place.graded:
+            self.tally.validation = self.server.grade(model, "validation")
+
+
+@contextmanager
+def open_context(
+    world: World,
+    directory: RunDirectory,
+    workers: int,
+    device: str,
+    observer: Observer,
+    elsewhere: Elsewhere | None = None,
+) -> Iterator[RunContext]:
+    """Everything in place, and put away afterwards."""
+    if elsewhere is None and not len(world.division.clients.order):
+        raise UserError(
+            "no client of this run has a picture here: a run of a real federation goes on with 'semifl deploy'"
+        )
+    memory = ClientMemory(directory.checkpoints / "memory")
+    place = world.place(memory, device)
+    pool: Pool = Here(place)
+    if workers > 1:
+        place.share()
+        pool = Workers(place, workers, on_loss=lambda code: directory.add_event("worker lost", exit_code=code))
+    tally = Tally()
+    server = ServerSite(place, world.division.server, world.data.labels, pool, world.config.run.threads, tally)
+    try:
+        # All but the server's own work is done by one thread: two that wait for each other are slow on a busy machine.
+        with threads(1):
+            # The first weights are taken now: every fit leaves its own in the network.
+            first = place.network.weights()
+            yield RunContext(world, place, memory, pool, server, tally, directory, observer, first, elsewhere)
+    finally:
+        pool.close()
+
+
+def check_outputs(place: Place) -> None:
+    """A model that does not fit pictures and classes is told at once, not by a traceback from a training step."""
+    facts, network = place.facts, place.network
+    pictures = torch.zeros(2, facts.channels, facts.size, facts.size, device=network.device)
+    network.module.eval()
+    try:
+        with torch.no_grad():
+            outputs: Any = network(pictures.contiguous(memory_format=torch.channels_last))
+    except Exception as error:  # whatever a person's own code may raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(
+            f"the model cannot take pictures of {facts.channels} × {facts.size} × {facts.size}: {reason}"
+        ) from error
+    got = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+    if got != [2, facts.classes]:
+        raise UserError(
+            f"the model gives {got} for two pictures, but {facts.classes} classes need [2, {facts.classes}]"
+        )

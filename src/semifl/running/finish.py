@@ -1,0 +1,126 @@
+"""How a run ends: the final model, the one that is kept, and the summary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from semifl.configuration.config import Config
+from semifl.learning.weights import Snapshot
+from semifl.records.record import Measured, RoundRecord, Summary
+from semifl.running.context import RunContext
+from semifl.running.gallery import write_gallery
+from semifl.running.guard import Guard, beats
+from semifl.running.labels_only import LabelsOnly
+from semifl.running.modelcard import write_model_card
+from semifl.running.recording import measure
+from semifl.trained.modelfile import save_model
+
+Baselines = dict[str, LabelsOnly]  # "all" was trained on all labels, "train" without those held out
+
+
+def finish(context: RunContext, last: int, state: Any, baselines: Baselines, guard: Guard | None) -> Summary:
+    """The final model, its scores, and the summary of the run."""
+    context.tally.reset()
+    began = time.perf_counter()
+    t = context.round_at(last + 1, last)
+    model, kept = context.method.finish(t, state, context.server.at(t), context.clients()), ""
+    if guard:
+        model, kept = _choose(context, model, baselines, guard)
+    context.test(model)
+    final = measure(t, context.tally, 0.0)
+    history: list[RoundRecord] = context.directory.rounds()
+    if guard or not context.world.config.split.validation or best_on_validation(final, history):
+        keep_model(context, final)
+    result = summary(context.world.config, history, final, baselines.get("all"), time.perf_counter() - began)
+    if guard:
+        result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
+    _write_facts(context)
+    context.directory.write_summary(result)
+    write_model_card(context, result)
+    # Real sites' pictures stay out of a page that may be passed on; those of a data set divided here may be shown.
+    write_gallery(context, model, t.index, of_clients=not context.world.data.sites)
+    return result
+
+
+def _write_facts(context: RunContext) -> None:
+    """What the report shows beside the rounds: who holds how much, and which classes the final model confuses."""
+    data, division = context.world.data, context.world.division
+    names = list(data.facts.class_names)
+    counts = torch.bincount(data.labels[division.server], minlength=len(names))
+    world = {
+        "class_names": names,
+        "server_classes": counts.tolist(),
+        "client_pictures": context.client_pictures,
+        "sites": list(data.sites),
+    }
+    context.directory.write_facts("world.json", world)
+    assert context.tally.score is not None
+    context.directory.write_facts("confusion.json", {"counts": context.tally.score.confusion.tolist()})
+
+
+def best_on_validation(record: Measured, history: Sequence[Measured]) -> bool:
+    """Whether this model should be kept because it does better than all before on the part of the labels held out."""
+    earlier = [each["validation_accuracy"] for each in history if "validation_accuracy" in each]
+    return "validation_accuracy" in record and record["validation_accuracy"] > max(earlier, default=-1.0)
+
+
+def keep_model(context: RunContext, record: Measured) -> None:
+    """The tested model becomes model.safetensors."""
+    config = context.world.config
+    assert context.tally.tested is not None
+    about = {
+        "method": config.method.name,
+        "dataset": config.data.name,
+        "round": record["round"],
+        "accuracy": record["accuracy"],
+    }
+    save_model(context.directory.model, context.world, context.place.network, context.tally.tested, about)
+
+
+def _choose(context: RunContext, model: Snapshot, baselines: Baselines, guard: Guard) -> tuple[Snapshot, str]:
+    """The better of the final and the guard's best model, if it beats labels alone; else the labels-only model."""
+    score = context.server.grade(model, "validation")
+    if score.accuracy < guard.accuracy:
+        # With the statistics of the server's own pictures, which can always be had.
+        model = Snapshot(guard.weights, context.server.statistics(guard.weights))
+        score = context.server.grade(model, "validation")
+    baseline = baselines["train"].validation
+    assert baseline is not None
+    if beats(score, baseline):
+        return model, "the clients' model"
+    return baselines["all"].model, "a labels-only model trained on all labels"
+
+
+def summary(
+    config: Config,
+    history: Sequence[RoundRecord],
+    final: Measured,
+    labels_only: LabelsOnly | None,
+    final_seconds: float,
+) -> Summary:
+    """What result.json says; the final model competes for the best as one more round."""
+    records: list[Measured] = [*history, final]
+    by_test = max(records, key=lambda record: record["accuracy"])
+    best = max(records, key=lambda record: record.get("validation_accuracy", record["accuracy"]))
+    seconds = [record["seconds"]["total"] for record in history]
+    return {
+        "method": config.method.name,
+        "dataset": config.data.name,
+        "seed": config.run.seed,
+        "rounds": len(history),
+        "accuracy": final["accuracy"],
+        "balanced_accuracy": final["balanced_accuracy"],
+        "best_accuracy": best["accuracy"],
+        "best_round": best["round"],
+        "best_test_accuracy": by_test["accuracy"],
+        "best_test_round": by_test["round"],
+        "labels_only_accuracy": labels_only.test.accuracy if labels_only else None,
+        "seconds": round(sum(seconds) + final_seconds, 3),
+        "seconds_per_round": round(sum(seconds) / len(seconds), 4) if seconds else None,
+        "bytes_up": sum(record["bytes_up"] for record in records),
+        "bytes_down": sum(record["bytes_down"] for record in records),
+    }

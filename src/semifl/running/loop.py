@@ -1,0 +1,282 @@
+"""The loop: rounds of a method on a world, recorded and checkpointed, from the start or from where a run was left."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from semifl import toml
+from semifl.configuration.build import World, build_world
+from semifl.configuration.config import Config, of_run, read
+from semifl.configuration.health import MESSAGES
+from semifl.errors import RunStopped, UserError
+from semifl.learning.precision import choose
+from semifl.learning.weights import digest, distance, is_finite
+from semifl.records.directory import RunDirectory
+from semifl.records.record import Measured, RoundRecord, Summary
+from semifl.running.binding import Bound, adopted, bound_to, refuse_another_config, refuse_other_files
+from semifl.running.checkpoint import Checkpoints
+from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, open_context
+from semifl.running.finish import Baselines, best_on_validation, finish, keep_model
+from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
+from semifl.running.labels_only import train_labels_only
+from semifl.running.recording import environment, measure
+from semifl.toml import Table
+
+LABELS_ONLY = {"all": "labels_only", "train": "labels_only_train"}  # where their checkpoints lie
+
+
+class LoopState(NamedTuple):
+    """All that changes between rounds."""
+
+    state: Any
+    guard: Guard | None
+
+
+class Standing(NamedTuple):
+    """Where a run stands after its last complete round."""
+
+    done: int
+    progress: LoopState
+    history: list[RoundRecord]
+    bound: Bound
+
+
+def start(
+    config: Config,
+    out: Path,
+    workers: int = 1,
+    device: str = "cpu",
+    observer: Observer | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> Summary:
+    """Run an experiment into a new directory; clients may live elsewhere."""
+    world = build_world(_with_precision(config, device, observer or Silent()))
+    directory = RunDirectory(out)
+    check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
+    directory.create(world.config.table(), environment())
+    with directory.locked():
+        return _run(world, directory, workers, device, observer or Silent(), elsewhere)
+
+
+def start_or_resume(
+    config: Config,
+    out: Path,
+    workers: int = 1,
+    device: str = "cpu",
+    observer: Observer | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> Summary:
+    """Run an experiment into a directory; if it holds a run already, go on with it, provided that it is the same."""
+    directory = RunDirectory(out)
+    if not (out / "config.toml").exists():
+        return start(config, out, workers, device, observer, elsewhere)
+    world = build_world(_with_precision(config, device, observer or Silent()))
+    if changed := changes(directory, world.config):
+        raise UserError(f"{out} holds another run, so this one needs a directory of its own: {changed[0]}")
+    with directory.locked():
+        finished = directory.summary()
+        return finished or _go_on(world, directory, workers, device, observer, elsewhere)
+
+
+def _with_precision(config: Config, device: str, observer: Observer) -> Config:
+    """A run keeps the precision it began with, so "auto" is settled before anything is written."""
+    precision, note = choose(config.run.precision, device)
+    if note:
+        observer.warn(note)
+    return replace(config, run=replace(config.run, precision=precision))
+
+
+def resume(
+    out: Path, workers: int = 1, device: str = "cpu", observer: Observer | None = None, rounds: int | None = None
+) -> Summary:
+    """Continue a run from its directory; `rounds` gives a run, finished or not, another number of rounds."""
+    directory = RunDirectory(out)
+    config = of_run(directory)
+    with directory.locked():
+        done = max(Checkpoints(directory.checkpoints).rounds(), default=0)
+        finished = directory.summary()
+        if rounds is not None and rounds != config.run.rounds:
+            config = _change_rounds(directory, config, done, rounds)
+        elif finished:
+            return finished
+        return _go_on(build_world(config), directory, workers, device, observer)
+
+
+def _go_on(
+    world: World,
+    directory: RunDirectory,
+    workers: int,
+    device: str,
+    observer: Observer | None,
+    elsewhere: Elsewhere | None = None,
+) -> Summary:
+    done = max(Checkpoints(directory.checkpoints).rounds(), default=0)
+    if not done and len(directory.rounds()) > 1:  # one line may be that of a round whose checkpoint never came
+        raise UserError(
+            f"{directory.path} has lost its checkpoints, so its {len(directory.rounds())} rounds cannot be continued"
+        )
+    directory.add_event("resumed", after=done, environment=environment())
+    return _run(world, directory, workers, device, observer or Silent(), elsewhere)
+
+
+def changes(directory: RunDirectory, config: Config) -> list[str]:
+    """What a configuration would change in the run that a directory holds, in words."""
+    return differences(read(directory.path / "config.toml"), tomllib.loads(toml.dumps(config.table())))
+
+
+def differences(before: Table, after: Table, where: str = "") -> list[str]:
+    """Which values of a configuration changed, in words."""
+    found = []
+    for key in [*before, *(key for key in after if key not in before)]:
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += differences(old, new, f"{where}{key}.")
+        elif old != new:
+            found.append(f"{where}{key} was {old!r} and is now {new!r}")
+    return found
+
+
+def _change_rounds(directory: RunDirectory, config: Config, done: int, rounds: int) -> Config:
+    if rounds < done:
+        raise UserError(f"{directory.path} has {done} rounds already, so it cannot be resumed to {rounds}")
+    config = replace(config, run=replace(config.run, rounds=rounds))
+    for name in LABELS_ONLY.values():  # their learning rates were those of another number of rounds
+        shutil.rmtree(directory.checkpoints / name, ignore_errors=True)
+    directory.forget_summary()  # first: a result must never stand beside a configuration it does not belong to
+    directory.write_config(config.table())
+    directory.add_event("rounds changed", rounds=rounds, after=done)
+    return config
+
+
+def _run(
+    world: World, directory: RunDirectory, workers: int, device: str, observer: Observer, elsewhere: Elsewhere | None
+) -> Summary:
+    with open_context(world, directory, workers, device, observer, elsewhere) as context:
+        standing = _load(context)  # before anything is trained or removed: what does not belong here is refused at once
+        baselines = _baselines(context)
+        directory.write_rounds(standing.history)
+        context.memory.forget_after(standing.done)
+        observer.begin(world, standing.done + 1)
+        last, progress = _go_through(context, standing)
+        return finish(context, last, progress.state, baselines, progress.guard)
+
+
+def _baselines(context: RunContext) -> Baselines:
+    """The labels-only models that the run is compared with."""
+    run, division = context.world.config.run, context.world.division
+    baselines: Baselines = {}
+    # A method that lives on the clients' labels does not learn without them, so it has no baseline to beat.
+    if (run.labels_only and "client_labels" not in context.method.needs) or run.guard:
+        everything = torch.cat([division.server, division.validation]).sort().values
+        baselines["all"] = train_labels_only(context, everything, LABELS_ONLY["all"])
+        context.observer.labels_only(baselines["all"].test.accuracy)
+    if run.guard:
+        baselines["train"] = train_labels_only(context, division.server, LABELS_ONLY["train"])
+        context.observer.warn(what_it_can_tell(len(division.validation)))
+    return baselines
+
+
+def _load(context: RunContext) -> Standing:
+    """The last round that is done and what to go on from, all of it as this run left it."""
+    first = context.method.start(context.first_weights)
+    guard = first_guard(context.first_weights) if context.world.config.run.guard else None
+    named = [type(first), Guard, LoopState]
+    directory, config, memory = context.directory, context.world.config, context.memory
+    now = bound_to(config, **context.world.deciding())
+    saved = Checkpoints(directory.checkpoints).load(named, context.observer.warn)
+    if not saved:
+        return Standing(0, LoopState(first, guard), [], now)
+    if saved.bound:
+        refuse_another_config(saved.bound, now, saved.path, directory.path / "config.toml")
+    history = directory.rounds_until(saved.round)
+    if saved.bound:
+        refuse_other_files(saved.bound, directory, history, memory)
+    return Standing(saved.round, saved.state, history, saved.bound or adopted(config, history, memory))
+
+
+def _go_through(context: RunContext, standing: Standing) -> tuple[int, LoopState]:
+    """The rounds that are still to come; returns the last one and what is left after it."""
+    checkpoints = Checkpoints(context.directory.checkpoints)
+    done, progress, history, bound = standing
+    for index in range(done + 1, context.world.config.run.rounds + 1):
+        if _should_stop(context.world.config, history):
+            context.directory.add_event("stopped early", after=index - 1)
+            return index - 1, progress
+        record, progress = _one_round(context, index, progress, history)
+        better = best_on_validation(record, history)
+        if better:
+            keep_model(context, record)
+        history.append(record)
+        context.directory.add_round(record)
+        memory = context.memory.note(bound.memory, record["cohort"], index)
+        bound = bound.after(record, memory, context.directory.model if better else None)
+        checkpoints.save(index, progress, bound)
+        try:
+            context.observer.round(record, max(each["accuracy"] for each in history))
+        except StopIteration:
+            context.directory.add_event("stopped early", after=index)
+            return index, progress
+    return context.world.config.run.rounds, progress
+
+
+def _one_round(
+    context: RunContext, index: int, progress: LoopState, history: list[RoundRecord]
+) -> tuple[RoundRecord, LoopState]:
+    began = time.perf_counter()
+    context.tally.reset()
+    failures_left = context.world.config.run.max_failures - sum(len(each["failed"]) for each in history)
+    t = context.round_at(index, index)
+    before, guard = context.method.weights(progress.state), progress.guard
+    state, model = context.method.round(t, progress.state, context.server.at(t), context.clients(failures_left))
+    context.test(model)
+    measured = measure(t, context.tally, distance(context.method.weights(state), before))
+    alerts = _alerts(context, measured, history, state)
+    skipped = context.world.config.health.policy(alerts) == "skip"
+    state = progress.state if skipped else state
+    if guard and context.tally.validation:
+        state, guard = judge(guard, model, context.tally.validation, state, context.method)
+    record: RoundRecord = {
+        **measured,
+        "alerts": alerts,
+        "skipped": skipped,
+        **({"fallbacks": guard.fallbacks} if guard else {}),  # type: ignore[typeddict-item]
+        "digest": digest(context.method.weights(state)),
+        "seconds": {name: round(each, 4) for name, each in context.tally.seconds.items()}
+        | {"total": round(time.perf_counter() - began, 4)},
+    }
+    return record, LoopState(state, guard)
+
+
+def _alerts(context: RunContext, measured: Measured, history: list[RoundRecord], state: Any) -> list[str]:
+    """What looks wrong; whoever watches is told when it is new, and a policy may end the run."""
+    health, index = context.world.config.health, measured["round"]
+    finite = is_finite(context.method.weights(state)) and all(map(math.isfinite, context.tally.losses()))
+    alerts = health.alerts(measured, history, finite)
+    for reply in context.tally.replies:
+        if reply.outcome in ("failed", "rejected"):
+            context.directory.add_event(reply.outcome, round=index, client=reply.client, reason=reply.reason)
+    known = history[-1]["alerts"] if history else []
+    for alert in alerts:
+        if alert not in known:
+            context.observer.warn(f"round {index}: {MESSAGES[alert]}")
+    if health.policy(alerts) == "stop":
+        raise RunStopped(f"round {index}: {MESSAGES[alerts[0]]} (health policy: stop)")
+    return alerts
+
+
+def _should_stop(config: Config, history: list[RoundRecord]) -> bool:
+    stop = config.stop
+    if stop.minutes and sum(record["seconds"]["total"] for record in history) >= 60 * stop.minutes:
+        return True
+    if not stop.patience or not history:
+        return False
+    best = max(history, key=lambda record: record["validation_accuracy"])
+    return len(history) - history.index(best) > stop.patience

@@ -1,0 +1,104 @@
+"""The model card, RUN/model.md: what a person should know who gets the model and nothing else."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from semifl.durable import replace_text
+from semifl.records.record import Summary
+from semifl.running.context import RunContext
+from semifl.running.recording import environment
+
+
+def write_model_card(context: RunContext, result: Summary) -> None:
+    replace_text(context.directory.path / "model.md", model_card(context, result, time.strftime("%Y-%m-%d")))
+
+
+def model_card(context: RunContext, result: Summary, date: str) -> str:
+    world, facts = context.world, context.world.data.facts
+    where = environment()
+    lines = [
+        f"# A classifier of {facts.classes} classes",
+        "",
+        f"Trained with semifl on {date}; the model is `model.safetensors` beside this file.",
+        "",
+        *_table("What it takes and gives", _interface(facts)),
+        *_table("What it was trained on", _data(context)),
+        *_table("How", _how(context, result)),
+        *_table("How well it does", _accuracy(context, result)),
+        "## What to keep in mind",
+        "",
+        f"- Accuracies are those on {len(world.data.test_labels)} test pictures of the same collection. Pictures from "
+        "elsewhere may be harder.",
+        "- A picture of something that is none of the classes is given to one of them all the same.",
+        *_caution(context),
+        "",
+        *_table("Made with", {name: where[name] for name in ("semifl", "python", "torch", "system")}),
+    ]
+    return "\n".join(lines)
+
+
+def _caution(context: RunContext) -> list[str]:
+    if "client_labels" in context.method.needs:
+        return []
+    return ["- Most of its training labels were made by itself and were not checked by anybody."]
+
+
+def _interface(facts: Any) -> dict[str, Any]:
+    colour = {1: "grey", 3: "colour (red, green, blue)"}.get(facts.channels, f"{facts.channels} channels")
+    size = f"{facts.size} × {facts.size} pixels"
+    return {
+        "pictures": f"{size}, {colour}: turned upright, shorter side resized, middle cut out",
+        "normalised by": f"mean {_numbers(facts.mean)}, standard deviation {_numbers(facts.std)}, of values in [0, 1]",
+        "classes": ", ".join(facts.class_names),
+        "use it": "`semifl predict RUN pictures…`, or `semifl export RUN --to onnx`",
+    }
+
+
+def _data(context: RunContext) -> dict[str, Any]:
+    world = context.world
+    counts = context.client_pictures
+    labels = world.data.labels[world.division.server].bincount(minlength=world.data.facts.classes).tolist()
+    return {
+        "data": f"`{world.config.data.name}`",
+        "labeled pictures": f"{sum(labels)} at the server; by class {', '.join(map(str, labels))}",
+        "the clients' pictures": f"{sum(counts)} at {len(counts)} clients",
+        "held out to choose a model": str(len(world.division.validation)),
+    }
+
+
+def _how(context: RunContext, result: Summary) -> dict[str, Any]:
+    config = context.world.config
+    return {
+        "method": f"`{config.method.name}`",
+        "model": f"`{config.model.name}`, {sum(tensor.numel() for tensor in context.first_weights.values()):,} weights",
+        "rounds": str(result["rounds"]),
+        "seed": str(config.run.seed),
+        "every setting": "`config.toml` of the run",
+    }
+
+
+def _accuracy(context: RunContext, result: Summary) -> dict[str, Any]:
+    """Of the model that was kept: with labels held out that is the best on them, not the last one."""
+    chosen = context.world.config.split.validation and not context.world.config.run.guard
+    if chosen:
+        where = f"of round {result['best_round']}, the best on held-out labels"
+        facts = {"accuracy": f"{result['best_accuracy']:.1f} %, {where}"}
+    else:
+        facts = {
+            "accuracy": f"{result['accuracy']:.1f} %",
+            "balanced accuracy (mean over classes)": f"{result['balanced_accuracy']:.1f} %",
+        }
+    if result["labels_only_accuracy"] is not None:
+        facts["the same model from labels alone"] = f"{result['labels_only_accuracy']:.1f} %"
+    return facts
+
+
+def _table(title: str, facts: dict[str, Any]) -> list[str]:
+    rows = [f"| {name} | {str(value).replace('|', chr(92) + '|')} |" for name, value in facts.items()]
+    return [f"## {title}", "", "| | |", "|---|---|", *rows, ""]
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.4f}" for value in values)

@@ -1,0 +1,89 @@
+"""What is written down of a round: the tally of what happened, as one record; and where a run was started."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import cast
+
+import numpy
+import torch
+
+from semifl import __version__
+from semifl.federation.signals import recorded
+from semifl.federation.tally import Tally
+from semifl.federation.world import Round
+from semifl.records.record import ABSENT, JSON, Measured, SideTerms
+
+
+def measure(t: Round, tally: Tally, update_norm: float) -> Measured:
+    """All that a round's record says of what happened, but for what is then made of it."""
+    replies, score, validation = tally.replies, tally.score, tally.validation
+    assert score is not None
+    measured: JSON = {
+        "round": t.index,
+        "lr": tally.lr if tally.lr is not None else next((r.facts["lr"] for r in replies if "lr" in r.facts), None),
+        "accuracy": score.accuracy,
+        "balanced_accuracy": score.balanced_accuracy,
+        "loss": _finite(score.loss),
+        **({"validation_accuracy": validation.accuracy} if validation else {}),
+        "server_loss": _finite(tally.server_terms.get("loss")),
+        "client_loss": _finite(_mean_term(tally, "loss")),
+        "cohort": [reply.client for reply in replies],
+        **{name: [reply.client for reply in replies if reply.outcome == name] for name in ABSENT},
+        **recorded([reply.facts for reply in replies]),
+        "agreement": _mean_term(tally, "agreement"),
+        "terms": _terms(tally),
+        "update_norm": _finite(update_norm),
+        "bytes_up": tally.bytes_up,
+        "bytes_down": tally.bytes_down,
+    }
+    return cast(Measured, measured)
+
+
+def _terms(tally: Tally) -> SideTerms:
+    """Every named loss term: the server's, and the mean over the clients by their number of examples."""
+    names = {name: None for reply in tally.replies if reply.update for name in reply.update.terms}
+    return {
+        "server": {name: _finite(value) for name, value in tally.server_terms.items()},
+        "clients": {name: _finite(_mean_term(tally, name)) for name in names},
+    }
+
+
+def _mean_term(tally: Tally, name: str) -> float | None:
+    """The mean over clients of something their training measured, by number of examples."""
+    updates = [reply.update for reply in tally.replies if reply.update and name in reply.update.terms]
+    examples = sum(update.examples for update in updates)
+    return sum(update.terms[name] * update.examples for update in updates) / examples if examples else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def environment() -> JSON:
+    """Where and how a run was started, so that a number can be traced."""
+    return {
+        "semifl": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

@@ -1,0 +1,1 @@
+"""Many runs: presets, tables, sweeps."""

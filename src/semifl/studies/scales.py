@@ -1,0 +1,119 @@
+"""The paper's cells at a size that a person can wait for: the same methods and settings, smaller data and model.
+
+`tiny` is the embedded digits, minutes for a whole table; `small` is CIFAR-10 with a fast network, at most 90 minutes a
+cell on two cores; `paper` is the published setting, for a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from semifl.toml import Table
+
+TINY_MODEL: Table = {"name": "wide_resnet", "depth": 10, "width": 1}
+SMALL_MODEL: Table = {"name": "fast_cnn", "widths": [32, 128, 128]}
+# What learned most per multiply-add on CIFAR-10: results/cifar10/README.md says how it was chosen. Momentum is fresh in
+# every round, because few steps are left to undo what is stale in it.
+SMALL_RECIPE: Table = {
+    "client_batch": 10,
+    "lr": 0.05,
+    "threshold": 0.8,
+    "statistics": "cohort",
+    "client_buffers": "fresh",
+    "server_buffers": "fresh",
+}
+SMALL_EPOCHS = 2  # at clients, in a round
+SMALL_ROUNDS = 100
+FEW = 1000  # labels of which a step takes ten
+
+
+def tiny(config: Table) -> Table:
+    """Digits as in the demo: 30 labels, 10 clients with 140 pictures, a small Wide ResNet, 20 rounds."""
+    small = _resized(config, {"name": "digits", "labeled": 30, "clients": 10}, TINY_MODEL)
+    method = small["method"]
+    if method["name"] == "centralized":
+        # Batches of ten as everywhere here; a pass over 30 labels is three steps, so it takes more of them.
+        supervised = method["objective"]["name"] == "supervised"
+        small["rounds"] = 100 if supervised and method.get("labels") != "all" else 20
+        return _with(small, method, batch=10, ema=min(method.get("ema", 0.0), 0.99))
+    changes: Table = {"activity_rate": 0.4, "client_batch": 10, **_server_batch(method)}
+    if method["name"] != "fedmatch" and "threshold" in _fields(method["name"]):
+        changes["threshold"] = 0.7  # as in the demo: a model that has seen 30 pictures is rarely surer
+    if method.get("iterations"):
+        changes["iterations"] = 70  # five epochs, as everybody else
+    return _with(small | {"rounds": 20}, method, **changes)
+
+
+def small(config: Table) -> Table:
+    """CIFAR-10 with the labels and clients of the cell, a fast network, 100 rounds of two epochs."""
+    data = {"name": "cifar10", "labeled": config["data"]["labeled"], "clients": 100}
+    small = _resized(config, data, SMALL_MODEL) | {"threads": 2}
+    method = small["method"]
+    if method["name"] == "centralized":
+        return _small_central(small, method)
+    known = _fields(method["name"])
+    changes = {key: value for key, value in SMALL_RECIPE.items() if key in known}
+    if method["name"] == "fedmatch":
+        changes.pop("threshold")  # its own is lower already
+    if method.get("statistics") == "server":
+        changes.pop("statistics")  # a cell that is about them
+    few = data["labeled"] <= FEW
+    epochs = {"client_epochs": SMALL_EPOCHS, "server_epochs": 5 if few else 1}
+    # A cell that is about a single epoch keeps it.
+    changes |= {key: min(value, method.get(key, value)) for key, value in epochs.items() if key in known}
+    if "server_batch" in known:
+        changes["server_batch"] = 10 if few else 50
+    if method.get("iterations"):
+        changes["iterations"] = 100  # two epochs, as everybody else
+    return _with(small | {"rounds": SMALL_ROUNDS}, method, **changes)
+
+
+def _small_central(small: Table, method: Table) -> Table:
+    """As many pictures in all as the federated rows see, or less where a network has learned all it can before."""
+    objective = method["objective"]
+    if objective["name"] != "supervised":
+        if objective["name"] == "fixmatch":
+            objective = {**objective, "threshold": SMALL_RECIPE["threshold"]}
+        ema = min(method.get("ema", 0.0), 0.99)
+        return _with(small | {"rounds": 20}, method, batch=16, lr=0.05, ema=ema, objective=objective)
+    if method.get("labels") == "all":
+        return _with(small | {"rounds": 16}, method, batch=50, lr=0.1)
+    few = small["data"]["labeled"] <= FEW
+    return _with(small | {"rounds": 100}, method, batch=10 if few else 50, lr=0.1)
+
+
+def paper(config: Table) -> Table:
+    return config
+
+
+SCALES: dict[str, Callable[[Table], Table]] = {"tiny": tiny, "small": small, "paper": paper}
+
+
+def _resized(config: Table, data: Table, model: Table) -> Table:
+    norm = {key: value for key, value in config.get("model", {}).items() if key == "norm"}
+    return {
+        **config,
+        "threads": 1,  # the model is too small to share between threads
+        "data": {**data, "partition": dict(config["data"].get("partition", {"name": "iid"}))},
+        "model": {**model, **norm},
+        "method": dict(config["method"]),
+    }
+
+
+def _server_batch(method: Table) -> Table:
+    """Ten, where the server trains."""
+    return {"server_batch": 10} if "server_batch" in _fields(method["name"]) else {}
+
+
+def _with(config: Table, method: Table, **changes: Any) -> Table:
+    return {**config, "method": {**method, **changes}}
+
+
+def _fields(method: str) -> list[str]:
+    import dataclasses
+
+    from semifl import registry
+    from semifl.configuration.config import METHODS
+
+    return [field.name for field in dataclasses.fields(registry.find(METHODS, method, "method.name"))]

@@ -1,0 +1,45 @@
+"""The card says what the file beside it is."""
+
+import json
+from pathlib import Path
+
+from safetensors import safe_open
+
+from semifl.configuration.config import decode
+from semifl.running.loop import start
+from toys import toy_table
+
+
+def card_of(run: Path) -> str:
+    return (run / "model.md").read_text(encoding="utf-8")
+
+
+def kept(run: Path) -> dict:
+    with safe_open(run / "model.safetensors", "pt") as file:
+        return json.loads(file.metadata()["semifl"])
+
+
+def test_the_card_of_a_run(tmp_path: Path) -> None:
+    result = start(decode(toy_table()), tmp_path / "run")
+    card = card_of(tmp_path / "run")
+    assert "red, green, blue" in card
+    assert "6 at the server; by class 2, 2, 2" in card
+    assert "40 at 4 clients" in card
+    assert f"| accuracy | {result['accuracy']:.1f} % |" in card
+    assert f"{result['labels_only_accuracy']:.1f} %" in card
+    assert "made by itself" in card
+
+
+def test_with_held_out_labels_the_card_is_that_of_the_model_that_was_kept(tmp_path: Path) -> None:
+    table = toy_table()
+    table["data"] = {**table["data"], "labeled": 12, "validation": 0.25}
+    start(decode({**table, "rounds": 4}), tmp_path / "run")
+    about = kept(tmp_path / "run")
+    assert f"| accuracy | {about['accuracy']:.1f} %, of round {about['round']}," in card_of(tmp_path / "run")
+
+
+def test_a_method_with_the_clients_labels_made_none_itself(tmp_path: Path) -> None:
+    table = toy_table()
+    table["method"] = {"name": "fedavg", "activity_rate": 0.5}
+    start(decode({**table, "rounds": 1}), tmp_path / "run")
+    assert "made by itself" not in card_of(tmp_path / "run")

@@ -1,0 +1,249 @@
+"""Runs you can trust: failures, rejected updates, alerts, the guard, reproduction."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+
+from semifl import toml
+from semifl.configuration.config import Chosen, Config, decode
+from semifl.errors import RunStopped, UserError
+from semifl.learning.evaluation import Score
+from semifl.learning.weights import Snapshot
+from semifl.methods.semifl import SemiFL
+from semifl.running.context import Silent
+from semifl.running.guard import Guard, beats, first_guard, judge, standard_error, what_it_can_tell
+from semifl.running.loop import resume, start
+from semifl.running.reproduce import reproduce
+from toys import toy_table
+
+
+@dataclass(frozen=True)
+class Troubled(SemiFL):
+    """SemiFL whose client 2 does harm from round 2 on."""
+
+    trouble: Literal["raise", "nan", "shape", "name", "none"] = "none"
+
+    def client_update(self, client, model, t):
+        update = super().client_update(client, model, t)
+        if client.seed.path[-1] != 2 or t.index < 2 or self.trouble == "none":
+            return update
+        if self.trouble == "raise":
+            raise ZeroDivisionError("the disk of this client is full of zeros")
+        change = dict(update.change)
+        name = next(iter(change))
+        if self.trouble == "nan":
+            change[name] = torch.full_like(change[name], torch.nan)
+        elif self.trouble == "shape":
+            change[name] = change[name][:1]
+        else:
+            change["extra"] = change.pop(name)
+        return update._replace(change=change)
+
+
+def everybody(**top) -> Config:
+    """All four clients take part in every round, and keep everything."""
+    return decode({**toy_table(activity_rate=1.0, threshold=0.0), "labels_only": False, **top})
+
+
+def trouble_config(trouble: str, **top) -> Config:
+    config = everybody(**top)
+    values = {each.name: getattr(config.method.thing, each.name) for each in dataclasses.fields(config.method.thing)}
+    method = Troubled(**values, trouble=trouble)
+    return replace(config, method=Chosen("troubled", method))
+
+
+def records(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "rounds.jsonl").read_text().splitlines()]
+
+
+def events(directory: Path) -> list[dict]:
+    path = directory / "events.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_a_client_that_raises_stops_the_run_with_its_name_and_round(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match="client 2 failed in round 2: ZeroDivisionError: the disk of this client"):
+        start(trouble_config("raise"), tmp_path / "run")
+    assert [record["round"] for record in records(tmp_path / "run")] == [1]
+
+
+def test_a_tolerated_failure_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match="client 2 failed in round 3"):
+        start(trouble_config("raise", max_failures=1), tmp_path / "run")
+    record = records(tmp_path / "run")[1]
+    assert record["failed"] == [2]
+    assert record["cohort"] == [0, 1, 2, 3]
+    assert [event["client"] for event in events(tmp_path / "run") if event["event"] == "failed"] == [2]
+    result = start(trouble_config("raise", max_failures=2), tmp_path / "more")
+    assert result["rounds"] == 3
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [("nan", "has values that are not finite"), ("shape", "and should be"), ("name", "its names differ")],
+)
+def test_a_bad_update_never_touches_the_average(tmp_path: Path, trouble: str, reason: str) -> None:
+    start(trouble_config(trouble), tmp_path / "run")
+    record = records(tmp_path / "run")[1]
+    assert record["rejected"] == [2]
+    assert record["alerts"] == ["rejected"]
+    (event, *_) = [event for event in events(tmp_path / "run") if event["event"] == "rejected"]
+    assert (event["client"], event["round"]) == (2, 2)
+    assert reason in event["reason"]
+    assert record["update_norm"] < 1e6
+
+
+def exploding_config(policy: str) -> Config:
+    config = everybody(health={"nonfinite": policy})
+    return replace(config, method=Chosen("semifl", replace(config.method.thing, lr=1e30)))
+
+
+def test_a_run_that_is_not_finite_stops_if_the_policy_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RunStopped, match="not a finite number"):
+        start(exploding_config("stop"), tmp_path / "run")
+
+
+def test_a_skipped_round_leaves_the_model_as_it_was(tmp_path: Path) -> None:
+    start(exploding_config("skip"), tmp_path / "run")
+    first, second, third = records(tmp_path / "run")
+    assert first["alerts"] == ["not finite"]
+    assert first["skipped"]
+    assert first["digest"] == second["digest"] == third["digest"]  # the first weights, three times
+
+
+def test_a_warning_is_shown_once(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    class Listening(Silent):
+        def warn(self, message: str) -> None:
+            shown.append(message)
+
+    start(trouble_config("nan"), tmp_path / "run", observer=Listening())
+    assert len(shown) == 1
+    assert shown[0].startswith("round 2: updates of clients were turned away")
+
+
+# the guard
+
+
+def score(right: int, wrong: int) -> Score:
+    return Score(0.0, torch.tensor([[right, wrong], [0, 0]]))
+
+
+def test_the_standard_error_of_an_accuracy_by_hand() -> None:
+    # 80 % of 40: Laplace's share (32 + 1) / 42 = 0.785714; √(0.785714 · 0.214286 / 40) = 0.064880.
+    assert standard_error(80.0, 40) == pytest.approx(6.4880, abs=1e-3)
+    assert standard_error(100.0, 10) > 0
+    assert "±13 points" in what_it_can_tell(40)
+
+
+def test_the_guard_goes_back_to_the_best_model_only_if_a_new_one_is_clearly_worse() -> None:
+    method = SemiFL()
+    good = {"w": torch.ones(2)}
+    guard = Guard(good, 80.0, 0)
+    state = method.start({"w": torch.zeros(2)})
+    tested = Snapshot({"w": torch.full((2,), 5.0)}, {})
+    better, remembered = judge(guard, tested, score(33, 7), state, method)
+    assert better is state
+    assert (remembered.accuracy, remembered.weights) == (82.5, tested.weights)
+    same, remembered = judge(guard, tested, score(28, 12), state, method)  # 70 %: within two standard errors
+    assert same is state
+    assert remembered == guard
+    back, remembered = judge(guard, tested, score(26, 14), state, method)  # 65 %: beyond them
+    assert back.weights is good
+    assert float(back.past.first["w"].abs().sum()) == 0
+    assert remembered.fallbacks == 1
+
+
+def test_a_model_must_beat_its_rival_by_more_than_chance() -> None:
+    assert not beats(score(34, 6), score(32, 8))  # 85 against 80 ± 6.5
+    assert beats(score(35, 5), score(32, 8))  # 87.5
+    assert first_guard({}).accuracy == 0
+
+
+def guarded_table(**method) -> dict:
+    table = {**toy_table(**method), "guard": True, "rounds": 4}
+    table["data"] |= {"labeled": 24, "validation": 0.5, "clients": 3}
+    return table
+
+
+def test_a_guarded_run_says_what_it_kept_and_resumes_exactly(tmp_path: Path) -> None:
+    class Stop(Silent):
+        def round(self, record, best) -> None:
+            if record["round"] == 2:
+                raise KeyboardInterrupt
+
+    result = start(decode(guarded_table()), tmp_path / "whole")
+    assert result["guard"]["kept"] in ("the clients' model", "a labels-only model trained on all labels")
+    assert result["labels_only_accuracy"] is not None
+    with pytest.raises(KeyboardInterrupt):
+        start(decode(guarded_table()), tmp_path / "cut", observer=Stop())
+    resume(tmp_path / "cut")
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    strip = [{**record, "seconds": None} for record in records(cut)]
+    assert strip == [{**record, "seconds": None} for record in records(whole)]
+
+
+def test_when_clients_bring_nothing_the_guard_keeps_a_labels_only_model(tmp_path: Path) -> None:
+    result = start(decode(guarded_table(threshold=1.0)), tmp_path / "run")
+    assert result["guard"]["kept"] == "a labels-only model trained on all labels"
+    assert result["accuracy"] == result["labels_only_accuracy"]
+
+
+def test_a_guard_needs_labels_held_out() -> None:
+    with pytest.raises(UserError, match=r"guard = true needs data\.validation"):
+        decode({**toy_table(), "guard": True})
+
+
+# reproduction
+
+
+def test_a_run_reproduces_and_a_forged_one_does_not(tmp_path: Path) -> None:
+    start(decode(toy_table()), tmp_path / "run")
+    verdict = reproduce(tmp_path / "run", 2, workers=1, device="cpu")
+    assert verdict == (2, 0, [], {})
+    lines = (tmp_path / "run/rounds.jsonl").read_text().splitlines()
+    forged = {**json.loads(lines[1]), "accuracy": 99.9}
+    (tmp_path / "run/rounds.jsonl").write_text("\n".join([lines[0], json.dumps(forged)]) + "\n")
+    verdict = reproduce(tmp_path / "run", 2, workers=1, device="cpu")
+    assert (verdict.differs_at, verdict.fields) == (2, ["accuracy"])
+
+
+def test_a_later_format_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    start(decode(toy_table()), tmp_path / "run")
+    path = tmp_path / "run/environment.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    with pytest.raises(UserError, match="has format 99, this version reads 2"):
+        resume(tmp_path / "run")
+
+
+def test_a_project_is_not_taken_for_a_run(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "config.toml").write_text(toml.dumps(decode(toy_table()).table()))
+    with pytest.raises(UserError, match="is a project and not a run"):
+        resume(project)
+    assert [path.name for path in project.iterdir()] == ["config.toml"]
+
+
+def test_a_model_that_does_not_fit_leaves_no_run_behind(tmp_path: Path) -> None:
+    table = toy_table()
+    table["model"] = {"name": "toys:toy_model", "hidden": 6, "classes": 3}
+    wrong = {**table, "model": {"name": "torch.nn:Flatten"}}
+    with pytest.raises(UserError, match="the model"):
+        start(decode(wrong), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_guard_is_refused_where_it_has_no_rival(tmp_path: Path) -> None:
+    table = toy_table()
+    table["data"] = {**table["data"], "labeled": 12, "validation": 0.25}
+    table["method"] = {"name": "fedavg"}
+    with pytest.raises(UserError, match="guard = true does not go with"):
+        start(decode({**table, "guard": True}), tmp_path / "run")

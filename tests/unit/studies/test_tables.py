@@ -1,0 +1,195 @@
+"""Tables: which runs a cell stands for, what is missing, what is read back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from semifl.configuration.config import decode
+from semifl.errors import UserError
+from semifl.studies.presets import find, paper
+from semifl.studies.scales import SCALES
+from semifl.studies.table_runs import fill
+from semifl.studies.tables import (
+    TITLES,
+    Cell,
+    ResultTable,
+    fingerprint,
+    measured,
+    missing,
+    own_table,
+    paper_tables,
+    run_directory,
+)
+from toys import toy_table
+
+
+def test_the_paper_has_all_its_cells() -> None:
+    results, component, ablation, sbn, figure = paper_tables("paper")
+    # 2 baselines, 7 SSL rows, 4 partitions × (HeteroFL, HeteroFL itself, FedMatch, FedRGD, SemiFL); 6 columns
+    assert (len(results.rows), len(results.columns)) == (2 + 7 + 4 * 5, 6)
+    assert all(results.at(row, column) for row in results.rows for column in results.columns)
+    printed = [cell.value for cell in results.cells if not cell.row.startswith("HeteroFL itself")]
+    assert all(printed)
+    assert (len(component.rows), len(component.columns)) == (3 * 2 + 1, 2)
+    assert (len(ablation.rows), len(ablation.columns)) == (4, 2)
+    assert (len(sbn.rows), len(sbn.columns)) == (2, 4)
+    assert (len(figure.rows), len(figure.columns)) == (2, 2)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_cell_is_a_valid_configuration(scale: str) -> None:
+    for table in paper_tables(scale):
+        for cell in table.cells:
+            config = decode(cell.config)
+            assert config.data.name == {"tiny": "digits", "small": "cifar10"}.get(scale, config.data.name)
+
+
+def test_tiny_has_every_row_iid_and_with_two_classes() -> None:
+    tiny, whole = paper_tables("tiny"), paper_tables("paper")
+    for small, large in zip(tiny, whole, strict=True):
+        assert {row for row in large.rows if "Dir" not in row} == set(small.rows)
+    assert sum(len(table.cells) for table in tiny) == 19 + 14 + 8 + 4 + 4
+    # SemiFL itself stands in four tables and is run once for each partition.
+    assert len(missing(tiny, Path("nowhere"), [0])) == 43
+
+
+def test_scaling_keeps_what_a_row_is_about() -> None:
+    tiny = SCALES["tiny"]
+    assert tiny(find("cifar10-4000-k2-parallel-batch").table)["method"]["training"] == "parallel"
+    assert tiny(find("cifar10-250-iid-fedrgd").table)["model"]["norm"] == "group"
+    assert tiny(find("cifar10-250-remixmatch").table)["method"]["objective"]["name"] == "remixmatch"
+    assert tiny(find("cifar10-4000-iid-e1").table)["method"]["client_epochs"] == 1
+    assert find("cifar10-4000-iid-e1").table["rounds"] == 800  # and the preset is left alone
+
+
+def test_small_has_both_numbers_of_labels_and_three_partitions() -> None:
+    results = paper_tables("small")[0]
+    assert results.columns == ["cifar10-250", "cifar10-4000"]
+    # 2 baselines, 7 SSL rows, 3 partitions × (HeteroFL, HeteroFL itself, FedMatch, FedRGD, SemiFL)
+    assert len(results.rows) == 2 + 7 + 3 * 5
+    assert all(results.at(row, column) for row in results.rows for column in results.columns)
+    semifl = [results.at(f"SemiFL, non-IID, {name}", "cifar10-250") for name in ("K = 2", "Dir(0.3)")]
+    assert [cell.config["data"]["partition"]["name"] for cell in semifl if cell] == ["classes", "dirichlet"]
+    assert results.at("SemiFL, non-IID, Dir(0.1)", "cifar10-250") is None
+
+
+def test_small_is_the_cell_with_a_fast_network_and_recipe() -> None:
+    small = SCALES["small"]
+    many, few = (small(find(f"cifar10-{labels}-k2").table) for labels in (4000, 250))
+    assert (many["data"]["labeled"], few["data"]["labeled"]) == (4000, 250)
+    assert many["data"]["partition"] == {"name": "classes", "per_client": 2}
+    assert many["model"]["name"] == "fast_cnn"
+    assert small(find("cifar10-4000-iid-e1").table)["method"]["client_epochs"] == 1
+    assert small(find("cifar10-4000-iid-fedrgd").table)["model"]["norm"] == "group"
+    fixmatch = small(find("cifar10-250-fixmatch").table)["method"]["objective"]
+    assert fixmatch["threshold"] == few["method"]["threshold"]
+    # Whose statistics is what these two cells differ in.
+    whose = [small(find(f"cifar10-250-iid{suffix}").table)["method"]["statistics"] for suffix in ("", "-sbn-server")]
+    assert whose == ["cohort", "server"]
+
+
+def test_settings_hold_for_every_cell() -> None:
+    settings = ["data.name=folder", "data.root=/pictures"]
+    for table in paper_tables("small", settings):
+        assert all(decode(cell.config).data.name == "folder" for cell in table.cells)
+
+
+def test_every_cell_of_the_paper_names_a_known_table() -> None:
+    assert {cell.table for cell in paper.cells()} == {*TITLES, ""}
+
+
+def write_result(folder: Path, cell: Cell, seed: int, accuracy: object) -> None:
+    directory = run_directory(folder, cell, seed)
+    directory.mkdir(parents=True)
+    (directory / "result.json").write_text(json.dumps({"accuracy": accuracy}))
+
+
+def test_results_are_read_by_seed_and_damaged_ones_left_out(tmp_path: Path) -> None:
+    cell, other = Cell("a", "A", "x", {}), Cell("a-b", "B", "x", {})
+    write_result(tmp_path, cell, 0, 90.5)
+    write_result(tmp_path, cell, 10, 80.0)
+    write_result(tmp_path, other, 1, 70.0)
+    write_result(tmp_path, cell, 2, "many")
+    run_directory(tmp_path, cell, 3).mkdir()
+    (run_directory(tmp_path, cell, 3) / "result.json").write_text("{")
+    assert measured(tmp_path, cell, "accuracy") == {0: 90.5, 10: 80.0}
+    assert measured(tmp_path, other, "accuracy") == {1: 70.0}
+    table = ResultTable("", (cell, other))
+    todo = [(each.name, seed) for each, seed in missing([table, table], tmp_path, [0, 1])]
+    assert todo == [("a-b", 0), ("a", 1)]
+
+
+OWN = """
+title = "Mine"
+[rows.SemiFL]
+preset = "digits"
+[rows."no mixup"]
+preset = "digits"
+method.mix_weight = 0.0
+[columns.iid]
+data.partition.name = "iid"
+[columns.skewed]
+data.partition = { name = "classes", per_client = 2 }
+"""
+
+
+def test_an_own_table_is_rows_times_columns(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    table = own_table(path, "paper")
+    assert (table.title, table.rows, table.columns) == ("Mine", ["SemiFL", "no mixup"], ["iid", "skewed"])
+    cell = table.at("no mixup", "skewed")
+    assert cell is not None
+    config = decode(cell.config)
+    assert (config.method.thing.mix_weight, config.split.partition.per_client) == (0.0, 2)
+    assert len({each.name for each in table.cells}) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("title = 'x'", "no rows"),
+        ("[rows.a]\npreset = 'digitz'", "digits"),
+        ("[rows.a]\nmethod.threshhold = 1.0", "threshold"),
+        ("rows = 3", "rows"),
+        ("[rows]\na = 3", "sections"),
+        ("[row.a]\n[rows.b]", "row"),
+    ],
+)
+def test_a_mistake_in_a_table_is_one_sentence(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=said):
+        own_table(path, "paper")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failed_cell_does_not_stop_the_others(jobs: int, tmp_path: Path) -> None:
+    good = {**toy_table(), "rounds": 1, "labels_only": False}
+    bad = {**good, "data": {**good["data"], "labeled": 10_000}}
+    cells = [Cell("bad", "bad", "x", bad), Cell("good", "good", "x", good)]
+    outcomes = {o.cell.name: o for o in fill([(cell, 0) for cell in cells], tmp_path, jobs, 1, "cpu")}
+    assert outcomes["bad"].failed
+    assert not outcomes["good"].failed
+    assert list(measured(tmp_path, cells[1], "accuracy")) == [0]
+
+
+def test_an_unfinished_run_is_resumed(tmp_path: Path) -> None:
+    config = {**toy_table(), "rounds": 2, "labels_only": False}
+    cell = Cell("cell", "cell", "x", config)
+    list(fill([(cell, 3)], tmp_path / "whole", 1, 1, "cpu"))
+    list(fill([(cell, 3)], tmp_path / "cut", 1, 1, "cpu"))
+    (run_directory(tmp_path / "cut", cell, 3) / "result.json").unlink()
+    (outcome,) = fill(missing([ResultTable("", (cell,))], tmp_path / "cut", [3]), tmp_path / "cut", 1, 1, "cpu")
+    assert not outcome.failed
+    whole, cut = (measured(tmp_path / name, cell, "accuracy") for name in ("whole", "cut"))
+    assert whole == cut
+
+
+def test_the_fingerprint_covers_defaults_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = find("digits").table
+    before = fingerprint(config)
+    assert fingerprint({**config, "seed": 0}) == before  # stated or not, the value is the same
+    assert fingerprint({**config, "method": {**config["method"], "lr": 0.02}}) != before
+    assert fingerprint({**config, "method": {**config["method"], "lr": 0.03}}) == before
