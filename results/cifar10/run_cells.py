@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from semifl import toml
+from semifl.configuration.config import override
+from semifl.studies.presets import find
+from semifl.studies.scales import SCALES
 from semifl.studies.tables import Cell, paper_tables
 
 PARTITIONS = ("iid", "k2", "dir0.3")
@@ -23,7 +26,7 @@ def order() -> Iterator[tuple[str, int]]:
     """Names of cells, each with a seed."""
     headline = ["4000-iid", "250-iid", "4000-partially-supervised", "250-partially-supervised", "4000-k2", "250-k2"]
     yield from ((name, 0) for name in headline)
-    yield from ((name, 0) for name in ("fully-supervised", "4000-fixmatch", "250-fixmatch"))
+    yield from ((name, 0) for name in ("fully-supervised-wide", "published", "4000-fixmatch", "250-fixmatch"))
     yield from ((name, 1) for name in headline)
     yield from ((f"4000-iid-{name}", 0) for name in ("fedavg-fixmatch", "fedmatch", "fedrgd"))
     yield from ((f"iid-{name}", 0) for name in ("fedavg", "heterofl"))
@@ -34,6 +37,19 @@ def order() -> Iterator[tuple[str, int]]:
     yield from ((f"{partition}-{name}", 0) for partition in ("k2", "dir0.3") for name in ("fedavg", "heterofl"))
     yield from ((f"250-{partition}-{name}", 0) for partition in PARTITIONS for name in ("fedmatch", "fedrgd"))
     yield from ((f"4000-dir0.3-{name}", 0) for name in ("fedmatch", "fedrgd"))
+    yield "fully-supervised", 0
+
+
+def beside(settings: list[str]) -> Iterator[Cell]:
+    """Two runs that are no cells: what one place can do with 0.5 PFLOP, and the published recipe for three hours."""
+    wide = ["model.widths=[64,256,256]", "rounds=14"]  # 14 × 50,000 × 2 × 340 million multiply-adds
+    yield from (
+        Cell(f"cifar10-{name}", "", "", override(table, [*settings, *changes]))
+        for name, table, changes in (
+            ("fully-supervised-wide", SCALES["small"](find("cifar10-fully-supervised").table), wide),
+            ("published", find("cifar10-4000-iid").table, ["stop.minutes=180.0"]),
+        )
+    )
 
 
 def run(cell: Cell, seed: int, folder: Path) -> None:
@@ -59,7 +75,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     settings = [word for word in sys.argv[2:] if word != "--set"]
-    cells = {cell.name: cell for table in paper_tables("small", settings) for cell in table.cells}
+    in_tables = [cell for table in paper_tables("small", settings) for cell in table.cells]
+    cells = {cell.name: cell for cell in (*in_tables, *beside(settings))}
     for name, seed in order():
         run(cells[f"cifar10-{name}"], seed, folder)
 
