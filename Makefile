@@ -36,7 +36,7 @@ docs: .venv/ready ## the documentation as a site, in site/; fails on a broken li
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "open site/index.html"
 
-bench: .venv/ready ## every benchmark, each against its rival in the same run (JSON lines)
+bench: .venv/ready ## every benchmark, each against a baseline in the same run (JSON lines)
 	for name in round loop augment overhead scale checkpoint federation; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:            ## remove the environment and caches, keep runs

@@ -14,9 +14,10 @@ from semifl.configuration.build import World
 from semifl.errors import UserError
 from semifl.federation.local import LocalFederation
 from semifl.federation.memory import ClientMemory
+from semifl.federation.pools import open_pool
 from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
-from semifl.federation.workers import Here, Pool, Workers, threads
+from semifl.federation.workers import Pool, threads
 from semifl.federation.world import Federation, Round
 from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
@@ -129,10 +130,8 @@ def open_context(
         )
     memory = ClientMemory(directory.checkpoints / "memory")
     place = world.place(memory, device)
-    pool: Pool = Here(place)
-    if workers > 1:
-        place.share()
-        pool = Workers(place, workers, on_loss=lambda code: directory.add_event("worker lost", exit_code=code))
+    way = "processes" if workers > 1 else "here"
+    pool = open_pool(way, place, workers, lambda code: directory.add_event("worker lost", exit_code=code))
     tally = Tally()
     server = ServerSite(place, world.division.server, world.data.labels, pool, world.config.run.threads, tally)
     try:

@@ -165,7 +165,7 @@ def _run(
         directory.write_rounds(standing.history)
         context.memory.forget_after(standing.done)
         observer.begin(world, standing.done + 1)
-        last, progress = _go_through(context, standing)
+        last, progress = _remaining_rounds(context, standing)
         return finish(context, last, progress.state, baselines, progress.guard)
 
 
@@ -202,7 +202,7 @@ def _load(context: RunContext) -> Standing:
     return Standing(saved.round, saved.state, history, saved.bound or adopted(config, history, memory))
 
 
-def _go_through(context: RunContext, standing: Standing) -> tuple[int, LoopState]:
+def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, LoopState]:
     """The rounds that are still to come; returns the last one and what is left after it."""
     checkpoints = Checkpoints(context.directory.checkpoints)
     done, progress, history, bound = standing

@@ -11,6 +11,11 @@ from semifl.deploy.flare.mirror import Mirror
 from semifl.errors import UserError
 
 CONFIG = "rounds = 9\n"
+SUMMARY = {
+    **{"method": "semifl", "dataset": "folder", "seed": 0, "rounds": 2, "accuracy": 1.0, "balanced_accuracy": 1.0},
+    **{"best_accuracy": 1.0, "best_round": 2, "best_test_accuracy": 1.0, "best_test_round": 2, "bytes_up": 0},
+    **{"labels_only_accuracy": None, "seconds": 1.0, "seconds_per_round": 0.5, "bytes_down": 0},
+}
 
 
 class Heard:
@@ -82,7 +87,7 @@ def test_files_of_an_ended_job_are_taken_with_the_rounds_in_between(tmp_path):
     files = {
         "identity": "run.1\n",
         "config.toml": CONFIG,
-        "result.json": '{"accuracy": 1, "rounds": 2}',
+        "result.json": json.dumps(SUMMARY),
         "outcome.json": "",
     }
     for name, text in files.items():

@@ -13,7 +13,7 @@ from semifl.errors import UserError
 
 ORDER = {
     "semifl": __version__,
-    "format": 2,
+    "format": 3,
     "run": "first.0123abcd",
     "sites": ["clinic-a", "clinic-b"],
     "config": {

@@ -33,7 +33,7 @@ def test_a_site_with_other_pictures_is_told_to_its_owner_and_to_nobody_else(tmp_
     paint(pictures / "clients" / SITES[1], (0, 0, 0), 2, 999)
     (tmp_path / "runs" / "run-1" / "result.json").unlink()
     packets, told = played(1)
-    assert told == [f"{OTHER_PICTURES}: 18 when this run was last played here, 20 now"]
+    assert told == [f"{OTHER_PICTURES}: 18 when this run was last here, 20 now"]
     assert not any(b"18 when" in answer or OTHER_PICTURES.encode() in answer for _, _, answer in packets)
 
 

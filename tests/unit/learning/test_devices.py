@@ -63,7 +63,7 @@ def test_a_missing_device_ends_a_run_before_it_begins(tmp_path: Path, capsys: py
     if torch.cuda.is_available():
         pytest.skip("this machine has a CUDA device")
     assert invoke(["run", "digits", "--device", "cuda", "--out", str(tmp_path / "run")]) == 2
-    assert "--device cuda" in capsys.readouterr().err
+    assert "device 'cuda'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
