@@ -64,7 +64,7 @@ def critical(
     workers: Workers = None,
     seed: SeedNumber = 0,
 ) -> None:
-    """Sweep the number of labels, and show where unlabeled points stop to win."""
+    """Sweep the number of labels, and show where unlabeled points stop winning."""
     from semifl.theory import figures, page
     from semifl.theory.critical import Sweep, table
 

@@ -37,7 +37,7 @@ most_minutes = 720.0     # that one request of the hub may keep this machine bus
 [privacy]
 clip = 0.0               # largest norm of the update that leaves; 0 does not clip
 noise = 0.0              # standard deviation of Gaussian noise, in units of clip; 0 adds none
-delta = 1e-5             # the δ for which the spent ε is reckoned
+delta = 1e-5             # the δ for which the spent ε is computed
 largest_epsilon = 0.0    # abstain once this ε is spent; 0 never
 """
 

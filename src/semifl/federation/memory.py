@@ -77,18 +77,6 @@ class ClientMemory:
         wrote = [client for client in clients if self._path(client, round).exists()]
         return kept.with_round(round, {client: self._noted_digest(client, round) for client in wrote})
 
-    def found(self, last: int) -> Kept:
-        """The table of what lies there after round `last`, for a run whose checkpoints have none yet."""
-        newest: dict[int, int] = {}
-        for client, round in self._files():
-            if newest.get(client, 0) < round <= last:
-                newest[client] = round
-        kept = Kept.nothing()
-        for round in sorted(set(newest.values())):
-            wrote = [client for client, its_round in newest.items() if its_round == round]
-            kept = kept.with_round(round, {client: self._noted_digest(client, round) for client in wrote})
-        return kept
-
     def verify(self, kept: Kept, last: int) -> None:
         """Every file must be the one that was noted, up to round `last`, and there must be no other."""
         for client in kept.rounds.nonzero().flatten().tolist():

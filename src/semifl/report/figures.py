@@ -48,7 +48,7 @@ def learning_figures(groups: Sequence[Group]) -> list[Figure]:
     figures = [_accuracy(groups)]
     keys = PAPER if any(group.series("pseudo_accuracy") for group in groups) else LABEL_FREE
     if len(groups) == 1:
-        figures += [_losses(groups[0]), *_terms(groups[0]), _pseudo_labels(groups[0], keys)]
+        figures += [_losses(groups[0]), *_terms(groups[0]), *_pseudo_labels(groups[0], keys)]
     else:
         figures.append(
             _overlay(groups, "loss", "loss", "Test loss", "nats", "Mean cross-entropy on the test pictures.")
@@ -110,16 +110,18 @@ def _terms(group: Group) -> list[Figure]:
     return figures
 
 
-def _pseudo_labels(group: Group, keys: dict[str, tuple[str, float]]) -> Figure:
-    if keys is PAPER:
-        caption = (
-            "The paper's three curves, of the pictures of each round's clients: how many pseudo-labels are right, "
-        )
-        caption += "how many of the confident ones, and how many are confident. Clients never see the first two."
-    else:
-        caption = "Signals that need no label: how many pictures are confident, how confident all are on average, and "
-        caption += "how often the network says the same of a strong view."
-    return _several(group, "pseudo-labels", "What the clients believe", "percent", caption, keys, (0.0, 100.0))
+def _pseudo_labels(group: Group, keys: dict[str, tuple[str, float]]) -> list[Figure]:
+    """The paper's curves where somebody knows the truth, and whatever else clients tell; or the latter alone."""
+    paper = "The paper's three curves, of the pictures of each round's clients: how many pseudo-labels are right, "
+    paper += "how many of the confident ones, and how many are confident. Clients never see the first two."
+    free = "Signals that need no label, such as how confident clients are on average, and how often the network says "
+    free += "the same of a strong view."
+    title, other, span = "What the clients believe", "What else the clients tell", (0.0, 100.0)
+    if keys is not PAPER:
+        return [_several(group, "pseudo-labels", title, "percent", free, keys, span)]
+    rest = {key: each for key, each in LABEL_FREE.items() if key not in PAPER}
+    figures = [_several(group, "pseudo-labels", title, "percent", paper, PAPER, span)]
+    return [*figures, _several(group, "signals", other, "percent", free, rest, span)]
 
 
 def _several(

@@ -45,12 +45,6 @@ def bound_to(config: Config, **more: Any) -> Bound:
     return Bound(json.dumps({**deciding, **more}))
 
 
-def adopted(config: Config, records: Sequence[RoundRecord], memory: ClientMemory) -> Bound:
-    """For a checkpoint of a version that noted nothing: what lies there is taken for what belongs there."""
-    bound = bound_to(config)._replace(memory=memory.found(len(records)))
-    return bound._replace(lines=_chained_all(records))
-
-
 def refuse_another_config(found: Bound, now: Bound, checkpoint: Path, config: Path) -> None:
     """Keys that only one of them has are those of another version of semifl."""
     then, today = json.loads(found.config), json.loads(now.config)

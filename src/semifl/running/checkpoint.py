@@ -23,14 +23,14 @@ from semifl.parsing import from_json
 from semifl.regular import why
 from semifl.running.binding import Bound
 
-FORMAT = 2  # 1 had the State alone
+FORMAT = 2
 KEPT = 2
 
 
 class Saved(NamedTuple):
     round: int
     state: Any
-    bound: Bound | None  # to the files beside it; None in format 1
+    bound: Bound  # to the files beside it
     path: Path
 
 
@@ -84,15 +84,14 @@ class Checkpoints:
         checksum = metadata.pop("checksum")
         if checksum != _checksum(metadata, tensors):
             raise ValueError("its checksum does not match")
-        if metadata["format"] not in ("1", str(FORMAT)):
+        if metadata["format"] != str(FORMAT):
             raise UserError(
                 f"{path} has format {metadata['format']}, this version reads {FORMAT}: use the version that wrote it"
             )
         if metadata["round"] != str(round):
             raise ValueError(f"it is the checkpoint of round {metadata['round']}")
         known = {each.__name__: each for each in (*named, Bound, Kept, Moments, Past, Snapshot)}
-        content = trees.rebuild(from_json(metadata["skeleton"]), list(tensors.values()), known)
-        state, bound = (content, None) if metadata["format"] == "1" else content
+        state, bound = trees.rebuild(from_json(metadata["skeleton"]), list(tensors.values()), known)
         return Saved(round, state, bound, path)
 
     def _path(self, round: int) -> Path:

@@ -30,8 +30,7 @@ def train_labels_only(context: RunContext, positions: Tensor, name: str) -> Labe
     saved = checkpoints.load([type(state)], context.observer.warn)
     done = 0
     if saved:
-        if saved.bound:
-            refuse_another_config(saved.bound, bound, saved.path, context.directory.path / "config.toml")
+        refuse_another_config(saved.bound, bound, saved.path, context.directory.path / "config.toml")
         done, state = saved.round, saved.state
     for index in range(done + 1, rounds + 1):
         t = context.round_at(index, index)

@@ -21,7 +21,7 @@ from semifl.learning.precision import choose
 from semifl.learning.weights import digest, distance, is_finite
 from semifl.records.directory import RunDirectory
 from semifl.records.record import Measured, RoundRecord, Summary
-from semifl.running.binding import Bound, adopted, bound_to, refuse_another_config, refuse_other_files
+from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, open_context
 from semifl.running.finish import Baselines, best_on_validation, finish, keep_model
@@ -194,12 +194,10 @@ def _load(context: RunContext) -> Standing:
     saved = Checkpoints(directory.checkpoints).load(named, context.observer.warn)
     if not saved:
         return Standing(0, LoopState(first, guard), [], now)
-    if saved.bound:
-        refuse_another_config(saved.bound, now, saved.path, directory.path / "config.toml")
+    refuse_another_config(saved.bound, now, saved.path, directory.path / "config.toml")
     history = directory.rounds_until(saved.round)
-    if saved.bound:
-        refuse_other_files(saved.bound, directory, history, memory)
-    return Standing(saved.round, saved.state, history, saved.bound or adopted(config, history, memory))
+    refuse_other_files(saved.bound, directory, history, memory)
+    return Standing(saved.round, saved.state, history, saved.bound)
 
 
 def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, LoopState]:

@@ -1,6 +1,5 @@
 """A run goes on only from its own files: one that is missing, changed or of another run is named; nothing is lost."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -13,15 +12,10 @@ from safetensors.torch import save_file
 
 from semifl.cli import invoke
 from semifl.configuration.config import decode
-from semifl.errors import UserError
 from semifl.federation import memory as memory_module
 from semifl.federation.memory import ClientMemory, Kept
-from semifl.learning import trees
-from semifl.learning.weights import digest
-from semifl.methods.semifl_released import State
-from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import Silent
-from semifl.running.loop import LoopState, resume, start
+from semifl.running.loop import resume, start
 from toys import KEPT, toy_table
 
 
@@ -220,33 +214,10 @@ def test_the_best_model_so_far_is_part_of_the_run(
         assert f"{run / 'model.safetensors'}, the best model so far, cannot be read" in refusal(run, capsys)
 
 
-def as_format_1(path: Path) -> None:
-    """The checkpoint as the version before wrote it: the State alone, and no digest of anything beside it."""
-    saved = Checkpoints(path.parent).load([State, LoopState], lambda message: None)
-    assert saved is not None
-    assert saved.path == path
-    tensors: list[torch.Tensor] = []
-    skeleton = json.dumps(trees.flatten(saved.state, tensors))
-    named = {str(number): tensor.clone() for number, tensor in enumerate(tensors)}
-    metadata = {"format": "1", "round": str(saved.round), "skeleton": skeleton}
-    content = json.dumps([sorted(metadata.items()), digest(named)])
-    metadata["checksum"] = hashlib.sha256(content.encode()).hexdigest()
-    save_file(named, path, metadata)
-
-
-def test_a_run_of_the_former_format_goes_on_and_is_bound_from_then_on(
-    run: Path, originals: dict[str, Path], tmp_path: Path
-) -> None:
-    for folder in ("checkpoint", "checkpoint/labels_only"):
-        as_format_1(max((run / folder).glob("*.safetensors")))
-    with pytest.raises(Interrupted):
-        resume(run, observer=InterruptAfter(4))
-    again = Path(shutil.copytree(run, tmp_path / "again"))
-    resume(run)
-    assert outcome(run) == outcome(originals["whole"])
-    next(iter(memories(again).values())).unlink()
-    with pytest.raises(UserError, match="is missing"):
-        resume(again)
+def test_a_run_of_the_former_format_is_refused_with_a_sentence(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environment = json.loads((run / "environment.json").read_text())
+    (run / "environment.json").write_text(json.dumps({**environment, "format": 2}))
+    assert f"{run} has format 2, this version reads 3: use the version that wrote it" in refusal(run, capsys)
 
 
 def test_a_round_looks_at_the_files_of_its_cohort_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,17 +235,6 @@ def test_a_round_looks_at_the_files_of_its_cohort_alone(tmp_path: Path, monkeypa
     assert [c for c in range(50) if after.digests[c] != kept.digests[c]] == [7]
     memory.verify(after, 2)
     assert kept.rounds.tolist() == [1] * 50  # the earlier checkpoint's table is its own
-
-
-def test_what_lies_there_can_be_adopted(tmp_path: Path) -> None:
-    memory = ClientMemory(tmp_path)
-    memory.write(2, 1, {"momentum": torch.ones(2)})
-    memory.write(0, 3, {"momentum": torch.ones(2)})
-    memory.write(0, 5, {"momentum": torch.zeros(2)})
-    assert memory.found(4).rounds.tolist() == [3, 0, 1]
-    assert memory.found(0).rounds.tolist() == []
-    noted = memory.note(memory.note(Kept.nothing(), [2], 1), [0], 3)
-    assert all(map(torch.equal, memory.found(4), noted))
 
 
 @pytest.mark.parametrize("name", ["x", "²", "-1", "007", "1e3"])

@@ -75,7 +75,7 @@ def tell(authority: Authority, made: list[Made], file: Path) -> None:
     for row in rows:
         typer.echo("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
     if made:
-        typer.echo("\neach passphrase is shown only now: send it by another way than its kit")
+        typer.echo("\neach passphrase is shown only now: send it by another channel than its kit")
         typer.echo(f"keep {authority.folder} safe and to yourself: whoever has it can make sites and operators")
     for line in _warnings(authority, file, datetime.now(UTC).date()):
         typer.echo(f"note: {line}")
