@@ -32,7 +32,7 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Print tables of results; with --seeds first run what is missing."""
-    from semifl.studies.tables import own_table, paper_tables
+    from semifl.studies.tables import folder_name, own_table, paper_tables
 
     name = "paper" if what == "paper" else Path(what).stem
     more = settings or []
@@ -40,7 +40,7 @@ def command(
     if against and not any(against in table.rows for table in tables):
         known = list(dict.fromkeys(row for table in tables for row in table.rows))
         raise UserError(f"--against {against!r} is not a row{did_you_mean(against, known) or f': {known[0]!r}, …'}")
-    folder = out or Path("runs/tables") / f"{name}-{scale}"
+    folder = out or Path("runs/tables") / folder_name(name, scale, more)
     failures = fill_table(tables, folder, _seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
     for table in tables:
         print_table(table, folder, metric or ("best_test_accuracy" if what == "paper" else "accuracy"), against)

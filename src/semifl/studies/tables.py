@@ -66,6 +66,8 @@ def paper_tables(scale: str, settings: Sequence[str] = ()) -> list[ResultTable]:
     for cell in paper.cells():
         if cell.table and (scale == "paper" or _is_reduced(cell, scale)):
             config = override(SCALES[scale](cell.config), settings)
+            if settings:
+                decode(config)  # a mistake in them is told now, not once for every run
             name = names.setdefault(toml.dumps(config), cell.name)
             for column in _columns(cell, scale):
                 found[cell.table].append(Cell(name, cell.row, column, config, cell.value))
@@ -111,6 +113,12 @@ def _own_config(settings: Table, scale: str, folder: Path, where: str) -> Table:
 def fingerprint(config: Table) -> str:
     """Of every value, stated or not: when a default changes, it is another experiment."""
     return hashlib.sha256(toml.dumps(decode(config).table()).encode()).hexdigest()[:6]
+
+
+def folder_name(table: str, scale: str, settings: Sequence[str]) -> str:
+    """Of a table's runs: other settings are other experiments, and must not be taken for them."""
+    mark = hashlib.sha256("\n".join(sorted(settings)).encode()).hexdigest()[:6]
+    return f"{table}-{scale}-{mark}" if settings else f"{table}-{scale}"
 
 
 def run_directory(folder: Path, cell: Cell, seed: int) -> Path:

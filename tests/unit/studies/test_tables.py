@@ -15,6 +15,7 @@ from semifl.studies.tables import (
     Cell,
     ResultTable,
     fingerprint,
+    folder_name,
     measured,
     missing,
     own_table,
@@ -93,6 +94,20 @@ def test_settings_hold_for_every_cell() -> None:
     settings = ["data.name=folder", "data.root=/pictures"]
     for table in paper_tables("small", settings):
         assert all(decode(cell.config).data.name == "folder" for cell in table.cells)
+    assert folder_name("paper", "small", []) == "paper-small"
+    named = folder_name("paper", "small", settings)
+    assert named.startswith("paper-small-")
+    assert named == folder_name("paper", "small", settings[::-1]) != folder_name("paper", "small", settings[:1])
+    with pytest.raises(UserError, match=r"unknown key data\.rot"):
+        paper_tables("tiny", ["data.rot=1"])
+
+
+def test_settings_hold_for_an_own_table(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    plain, changed = own_table(path, "paper"), own_table(path, "paper", ["method.threshold=0.5"])
+    assert {decode(cell.config).method.thing.threshold for cell in changed.cells} == {0.5}
+    assert not {cell.name for cell in plain.cells} & {cell.name for cell in changed.cells}
 
 
 def test_every_cell_of_the_paper_names_a_known_table() -> None:
