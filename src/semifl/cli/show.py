@@ -22,9 +22,9 @@ def command(
     from semifl import toml
     from semifl.studies import presets
 
-    if not Path(what).is_file():
-        typer.echo(f"# {presets.find(what).about}")
-    typer.echo(toml.dumps(options.load(what, settings).table()), nl=False)
+    text = toml.dumps(options.load(what, settings).table())
+    about = "" if Path(what).is_file() else f"# {presets.find(what).about}\n"
+    typer.echo(about + text, nl=False)
 
 
 def _show_run(directory: Path) -> None:

@@ -192,9 +192,12 @@ def of_run(run: RunDirectory) -> Config:
 
 
 def override(table: Table, settings: Sequence[str]) -> Table:
-    """A copy with `--set section.key=value` applied; a value that is not TOML is taken as a string."""
+    """A copy with `--set section.key=value` applied; a value that is not TOML is taken as a string.
+
+    Names come first: keys of a choice within a section, such as data.partition, go with the name they belong to.
+    """
     result = _copy(table)
-    for setting in settings:
+    for setting in sorted(settings, key=lambda each: not each.partition("=")[0].strip().endswith(".name")):
         dotted, equals, text = setting.partition("=")
         keys = dotted.strip().split(".")
         if not equals or not all(keys) or not _is_text(setting):
@@ -207,9 +210,12 @@ def override(table: Table, settings: Sequence[str]) -> Table:
             if not isinstance(inner, dict):
                 raise UserError(f"--set {setting!r}: {key!r} is a value, not a section")
         try:
-            inner[keys[-1]] = _value(text.strip())
+            value = _value(text.strip())
         except TooDeep as error:
             raise UserError(f"--set {setting[:40]!r}… cannot be followed: {error}") from error
+        if len(keys) > 2 and keys[-1] == "name" and inner.get("name", value) != value:
+            inner.clear()
+        inner[keys[-1]] = value
     return result
 
 
@@ -272,7 +278,7 @@ def _choose(
     cls = choice.find(name, f"{where}.name")
     if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not hasattr(cls, choice.duty):
         raise UserError(f"{where}.name = {name!r} is not a dataclass with a method {choice.duty!r}")
-    return Chosen(name, from_section(cls, section, where, known, start if type(start) is cls else None))
+    return Chosen(name, from_section(cls, section, where, [*known, "name"], start if type(start) is cls else None))
 
 
 def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:

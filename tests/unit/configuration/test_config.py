@@ -213,3 +213,20 @@ def test_keys_left_out_of_a_section_are_those_of_the_methods_default_while_its_n
     assert decode({"method": {"name": "fedrgd", "server_optimizer": {"lr": 0.5}}}).method.thing.server_optimizer == (
         Momentum(0.5, 0.0)
     )
+
+
+def test_the_keys_of_a_choice_go_with_its_name() -> None:
+    table = {"method": {"server_optimizer": {"name": "momentum", "momentum": 0.3}}, "data": {"labeled": 20}}
+    setting = ["method.server_optimizer.lr=0.2", "method.server_optimizer.name=adam"]
+    assert override(table, setting)["method"]["server_optimizer"] == {"lr": 0.2, "name": "adam"}
+    same = override(table, ["method.server_optimizer.name=momentum"])["method"]["server_optimizer"]
+    assert same == {"name": "momentum", "momentum": 0.3}
+    assert override(table, ["data.name=svhn"])["data"] == {
+        "labeled": 20,
+        "name": "svhn",
+    }  # of a whole section they stay
+
+
+def test_a_mistyped_name_of_a_choice_without_keys_is_told() -> None:
+    with pytest.raises(UserError, match=r"unknown key method\.aggregation\.nme; did you mean 'name'\?"):
+        decode({"method": {"aggregation": {"nme": "median"}}})

@@ -109,7 +109,7 @@ def test_a_run_of_a_site_is_a_name_and_its_mark(run):
         accept(changed("run", run), "clinic-b", Policy())
 
 
-def test_a_name_that_passes_at_the_desk_passes_everywhere():
+def test_a_name_that_passes_at_the_operators_passes_everywhere():
     refuse_name("y" * 80)
     assert accept(changed("run", "y" * 80 + ".0123abcd"), "clinic-b", Policy()).run.startswith("yyy")
     with pytest.raises(UserError, match="80 at most"):
