@@ -23,6 +23,7 @@ from semifl.federation.tally import Tally
 from semifl.federation.workers import Here, Pool, Workers, threads
 from semifl.federation.world import Round
 from semifl.learning.network import Network
+from semifl.learning.precision import Precision
 from semifl.learning.training import SGD
 from semifl.models.wide_resnet import WideResNet
 from semifl.randomness import Seed
@@ -72,7 +73,15 @@ def flops(module: nn.Module, channels: int, size: int) -> tuple[float, float]:
 
 def bare_share(build: Callable[[], nn.Module], size: int, thread_count: int, training_flops: float) -> float:
     """Share of the peak that nothing but training steps at batch 10 reach, with the same model and optimiser."""
-    network = Network(build())
+    took = step_seconds(build, size, thread_count)
+    return 10 * training_flops / (took * matmul_peak(thread_count))
+
+
+def step_seconds(
+    build: Callable[[], nn.Module], size: int, thread_count: int, precision: Precision = "fp32", repeats: int = 10
+) -> float:
+    """Of a bare training step at batch 10."""
+    network = Network(build(), precision=precision)
     optimizer = SGD(0.01).optimizer(network, None)
     images = torch.randn(10, 3, size, size).to(memory_format=torch.channels_last)
     labels = torch.arange(10)
@@ -84,8 +93,7 @@ def bare_share(build: Callable[[], nn.Module], size: int, thread_count: int, tra
 
     with threads(thread_count):
         step()
-        took = seconds(step, 10)
-    return 10 * training_flops / (took * matmul_peak(thread_count))
+        return seconds(step, repeats)
 
 
 def build_wide_resnet(depth: int, width: int, size: int) -> nn.Module:
@@ -120,6 +128,7 @@ def federation(
     workers: int,
     labeled: int = 250,
     test: int = 500,
+    precision: Precision = "fp32",
 ) -> Iterator[Bench]:
     """Random pictures: `labeled` at the server, `per_client` at each client."""
     generator = torch.Generator().manual_seed(0)
@@ -134,7 +143,7 @@ def federation(
     offsets = torch.arange(clients + 1) * per_client
     holdings = Holdings(labeled + torch.arange(pool), offsets)
     graded = {"test": (pictures(test), torch.arange(test) % 10)}
-    place = Place(facts, images, holdings, labels, graded, build, "cpu", None)
+    place = Place(facts, images, holdings, labels, graded, build, "cpu", None, precision=precision)
     if workers > 1:
         place.share()
     jobs = Workers(place, workers) if workers > 1 else Here(place)

@@ -19,6 +19,23 @@ def test_every_benchmark_loads() -> None:
     assert loaded.returncode == 0, loaded.stderr
 
 
+def test_the_arithmetic_of_a_round_is_what_its_record_says(monkeypatch) -> None:
+    """A cohort of three clients with 40 pictures each, 30 of 120 confident, 10 labels of which 2 are held out."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from time_to_accuracy import needed, until
+
+    record = {"class_predictions": [60, 60], "class_histogram": [10, 20], "cohort": [3, 5, 8]}
+    method = {"mix_weight": 1.0, "statistics": "cohort", "server_epochs": 5, "client_epochs": 2}
+    table = {"data": {"labeled": 10, "validation": 0.2, "clients": 100}, "method": method}
+    trained = 8 * 5 + 30 * 2 * 2  # labels, and the confident in two views
+    seen = 120 + (8 + 120)  # labelling, and statistics of server and cohort
+    assert needed(record, table, 1.0, 3.0) == trained * 3.0 + seen
+    method["statistics"], method["mix_weight"] = "all", 0.0
+    assert needed(record, table, 1.0, 3.0) == (8 * 5 + 30 * 2) * 3.0 + 120 + 8 + 4000
+    rounds = [(50.0, 3600.0, 1e12), (61.0, 7200.0, 3e12), (60.0, 9000.0, 4e12)]
+    assert until(60.0, rounds) == {"rounds": 2, "hours": 2.0, "TFLOP": 3.0}
+
+
 def test_what_workers_get_from_a_benchmark_lies_in_a_module() -> None:
     """A worker process knows nothing of the script that was started: a method defined there cannot reach it."""
     scripts = [path for path in sorted((ROOT / "benchmarks").glob("*.py")) if "__main__" in path.read_text()]

@@ -5,6 +5,8 @@ import importlib
 import importlib.util
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from semifl import registry
 from semifl.cli.figure import ABOUT
-from semifl.configuration.config import METHODS, decode
+from semifl.configuration.config import METHODS, MODELS, decode
 from semifl.deploy.privacy import epsilon_of
 from semifl.federation.recipe import Recipe
 from semifl.fields import choices
@@ -176,6 +178,17 @@ def test_every_field_is_explained_with_its_default(package: str, name: str) -> N
     inherited = {} if not issubclass(thing, Recipe) else defaults(varied if varied.__module__ in NAMED else Recipe)
     page = {field: read_default(text) for field, text in fields_table(name).items()}
     assert inherited | page == defaults(thing)
+
+
+def test_the_page_of_the_fast_network_has_its_fields_and_the_counts_of_the_benchmark() -> None:
+    page = (ROOT / "docs/models/fast_cnn.md").read_text(encoding="utf-8")
+    for name, value in defaults(registry.find(MODELS, "fast_cnn", "name")).items():
+        assert f"| `{name}` | `{json.dumps(value)}` |" in page
+    script = [sys.executable, "benchmarks/arithmetic.py"]
+    ran = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    for line in map(json.loads, ran.stdout.splitlines()):
+        counts = [value for value in line.values() if isinstance(value, int)]
+        assert "| ".join(f"{count:,} " for count in counts) in page, line["case"]
 
 
 def test_presets_that_pages_name_exist() -> None:

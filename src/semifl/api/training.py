@@ -7,7 +7,7 @@ import warnings
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -48,6 +48,7 @@ def train(
     labels_only: bool = True,
     guard: bool = False,
     threads: int = 2,
+    precision: Literal["fp32", "bf16", "auto"] = "fp32",
     minutes: float = 0.0,
     patience: int = 0,
     max_failures: int = 0,
@@ -70,6 +71,7 @@ def train(
     labels_only   also train the same model without clients, to see what they bring
     guard         judge the clients' work by held-out labels and go back where it does harm; needs on.validation
     threads       of the server's own training; part of the result's bits
+    precision     of the network's passes: fp32, bf16, or auto, which is bf16 where the hardware is fast at it
     minutes       end after so long; 0: never
     patience      end after so many rounds without a better accuracy on the validation part; 0: never
     max_failures  clients whose code may raise before the run stops
@@ -83,6 +85,7 @@ def train(
             seed=seed,
             rounds=rounds,
             threads=threads,
+            precision=precision,
             labels_only=labels_only,
             guard=guard,
             max_failures=max_failures,

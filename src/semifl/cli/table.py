@@ -19,9 +19,10 @@ METRICS = Literal["accuracy", "best_test_accuracy", "best_accuracy", "balanced_a
 
 def command(
     what: Annotated[str, typer.Argument(metavar="paper|FILE", help="The paper's tables, or a TOML file of your own.")],
+    settings: options.Settings = None,
     seeds: Annotated[str, typer.Option("--seeds", help="Run what is missing, e.g. 0,1,2,3.")] = "",
     scale: Annotated[
-        Literal["tiny", "small", "paper"], typer.Option("--scale", help="digits, Fashion-MNIST, or as published.")
+        Literal["tiny", "small", "paper"], typer.Option("--scale", help="digits, a fast CIFAR-10, or as published.")
     ] = "paper",
     out: Annotated[Path | None, typer.Option("--out", help="Where the runs lie [default: runs/tables/…].")] = None,
     metric: Annotated[METRICS | None, typer.Option("--metric", help="[default: as the paper, the best round]")] = None,
@@ -31,14 +32,15 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Print tables of results; with --seeds first run what is missing."""
-    from semifl.studies.tables import own_table, paper_tables
+    from semifl.studies.tables import folder_name, own_table, paper_tables
 
     name = "paper" if what == "paper" else Path(what).stem
-    tables = paper_tables(scale) if what == "paper" else [own_table(Path(what), scale)]
+    more = settings or []
+    tables = paper_tables(scale, more) if what == "paper" else [own_table(Path(what), scale, more)]
     if against and not any(against in table.rows for table in tables):
         known = list(dict.fromkeys(row for table in tables for row in table.rows))
         raise UserError(f"--against {against!r} is not a row{did_you_mean(against, known) or f': {known[0]!r}, …'}")
-    folder = out or Path("runs/tables") / f"{name}-{scale}"
+    folder = out or Path("runs/tables") / folder_name(name, scale, more)
     failures = (
         fill_table(tables, folder, parse_seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,9 @@ from semifl.errors import UserError
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place
 from semifl.learning.network import parameters_of
+from semifl.learning.precision import choose
 from semifl.learning.tensorfile import read_tensors
+from semifl.learning.whitening import PATCH, Rows, as_rows, whitening_rows
 from semifl.randomness import Seed
 from semifl.regular import why
 
@@ -63,7 +67,13 @@ class World:
             device=device,
             memory=memory,
             needs=self.config.method.thing.needs,
+            precision=choose(self.config.run.precision, device)[0],
         )
+
+    def deciding(self) -> dict[str, str]:
+        """What decides bits though no key says it: a stem is made of pictures, and pictures may change."""
+        rows = self.data.facts.whitening
+        return {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
 
     def model_factory(self) -> partial[nn.Module]:
         """Any process can build the model with it; one that is too large for this machine is refused here."""
@@ -88,6 +98,9 @@ def build_world(config: Config) -> World:
     assert config.split.partition is not None
     holdings = config.split.partition.divide(data, torch.nonzero(divided).flatten(), config.split.clients, seed)
     _check_needs(config, data, holdings)
+    if _asks_for("whitening", config.model.thing):
+        rows = _kept_whitening(config, data.facts) or whitening_rows(data.images[server], data.facts.std)
+        data = replace(data, facts=replace(data.facts, whitening=rows))
     return World(config, data, Division(server, validation, holdings))
 
 
@@ -116,9 +129,11 @@ def build_model(
 
     A model can be cut if its factory takes the share of the channels to build, as ours do.
     """
-    offered: dict[str, float] = {"channels": facts.channels, "size": facts.size, "classes": facts.classes}
+    offered: dict[str, Any] = {"channels": facts.channels, "size": facts.size, "classes": facts.classes}
+    if facts.whitening:
+        offered["whitening"] = facts.whitening
     if width != 1:
-        if "share" not in inspect.signature(factory).parameters:
+        if not _asks_for("share", factory):
             raise UserError(
                 "this model cannot be cut to a narrower one: "
                 "heterofl needs one of our models, or one that is built with a parameter 'share'"
@@ -130,7 +145,8 @@ def build_model(
         try:
             module = factory(**arguments)
         except (TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
-            raise UserError(f"the model cannot be built with {arguments}: {why(error)}") from error
+            told = {name: value for name, value in arguments.items() if name != "whitening"}
+            raise UserError(f"the model cannot be built with {told}: {why(error)}") from error
     if not isinstance(module, nn.Module):
         raise UserError(f"the model must be a torch.nn.Module, not {type(module).__name__}")
     if warm_start.weights and width == 1:
@@ -140,13 +156,7 @@ def build_model(
 
 def load_weights(module: nn.Module, path: Path, partial: bool) -> list[str]:
     """Copy a .safetensors file into the module; returns the names that only `partial` leaves out."""
-    try:
-        given = read_tensors(path).tensors
-    except FileNotFoundError as error:
-        raise UserError(f"there is no weights file {path}") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is not a readable .safetensors file: {why(error)}") from error
-    own = module.state_dict()
+    given, own = _read_weights(path), module.state_dict()
     misfits = [name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name))]
     # Statistics are computed anew in every round, so a file without them is complete.
     misfits = sorted(name for name in misfits if not _is_statistic(name))
@@ -162,6 +172,30 @@ def load_weights(module: nn.Module, path: Path, partial: bool) -> list[str]:
     return misfits
 
 
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        return read_tensors(path).tensors
+    except FileNotFoundError as error:
+        raise UserError(f"there is no weights file {path}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is not a readable .safetensors file: {why(error)}") from error
+
+
+def _kept_whitening(config: Config, facts: Facts) -> Rows | None:
+    """The filters of a warm start, also for the narrower kin, which never see its file: its weights belong to them."""
+    if not config.warm_start.weights:
+        return None
+    shape = (facts.channels * PATCH**2, facts.channels, PATCH, PATCH)
+    for name, tensor in _read_weights(Path(config.warm_start.weights)).items():
+        if name.rsplit(".", 1)[-1] == "whitening" and tensor.shape == shape:
+            return as_rows(tensor)
+    return None
+
+
+def _asks_for(name: str, factory: Any) -> bool:
+    return name in inspect.signature(factory).parameters
+
+
 def _fits(own: Tensor | None, given: Tensor | None) -> bool:
     return own is not None and given is not None and own.shape == given.shape
 
@@ -170,7 +204,7 @@ def _is_statistic(name: str) -> bool:
     return name.rsplit(".", 1)[-1] in {"running_mean", "running_var", "num_batches_tracked"}
 
 
-def _accepted(factory: Any, offered: dict[str, float]) -> dict[str, float]:
+def _accepted(factory: Any, offered: dict[str, Any]) -> dict[str, Any]:
     """Of what we can tell a user's model factory, the part it asks for."""
     parameters = inspect.signature(factory).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):

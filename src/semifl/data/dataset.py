@@ -9,6 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from semifl.learning.whitening import Rows
+
 UNKNOWN = -1  # the label of a picture nobody has labeled
 OwnView = Callable[[Tensor, torch.Generator], Tensor]  # uint8 [n, channels, size, size] in, and out
 
@@ -23,6 +25,9 @@ class Facts:
     may_flip: bool  # a mirrored picture is as good an example as the original
     channels: int
     size: int  # side of the square pictures, in pixels
+    # Filters that whiten patches of the server's pictures, where the model asks for them. They travel with an order, so
+    # that every site has the hub's bits; a model file has them among its tensors instead.
+    whitening: Rows | None = field(default=None, repr=False)
     # A person's own views instead of ours. They are code and no facts: a model file leaves them out.
     weak_view: OwnView | None = field(default=None, repr=False)
     strong_view: OwnView | None = field(default=None, repr=False)

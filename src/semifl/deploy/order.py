@@ -23,11 +23,14 @@ from semifl.deploy.policy import Policy
 from semifl.errors import UserError
 from semifl.federation.world import Method
 from semifl.learning.network import parameters_of
+from semifl.learning.precision import Precision
+from semifl.learning.whitening import PATCH, Rows
 from semifl.randomness import Seed
 from semifl.toml import Table, dotted
 
+RUN_KEYS = ("seed", "rounds", "precision")  # of the keys outside all sections, those that clients need
 KEYS = ("semifl", "format", "run", "sites", "config", "facts")
-FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size")
+FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size", "whitening")
 LONGEST_NAME = 80  # characters of a run's name: what is added to it must still be the name of a file
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 RUN = re.compile(rf"{NAME.pattern}\.[0-9a-f]{{8}}")  # a name, and what tells the run from others of that name
@@ -46,14 +49,15 @@ class Accepted:
     build: Callable[..., nn.Module]
     seed: Seed
     parameters: int  # of the model
+    precision: Precision
 
 
 def write_order(world: World, run: str, sites: tuple[str, ...]) -> Table:
     """What the hub tells every site: of the configuration only what clients need, and no path."""
     table = world.config.table()
     model = {key: value for key, value in table["model"].items() if key not in ("weights", "partial")}
-    facts = {name: value for name, value in asdict(world.data.facts).items() if name in FACTS}
-    config = {"seed": table["seed"], "rounds": table["rounds"], "model": model, "method": table["method"]}
+    facts = {name: value for name, value in asdict(world.data.facts).items() if name in FACTS and value is not None}
+    config = {**{key: table[key] for key in RUN_KEYS}, "model": model, "method": table["method"]}
     return {
         "semifl": __version__, "format": wire.FORMAT, "run": run, "sites": list(sites), "config": config, "facts": facts
     }  # fmt: skip
@@ -78,7 +82,10 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
     config = _config(order.get("config"), policy)
     build = partial(build_model, config.model.thing, config.model_keys, facts, config.run.seed, WarmStart())
     parameters = _check_size(build, policy)
-    return Accepted(run, sites.index(name), config.method.thing, facts, build, Seed(config.run.seed), parameters)
+    # A site computes as the hub does, fast or not: "auto" of its own would be another run on every machine.
+    precision: Precision = "bf16" if config.run.precision == "bf16" else "fp32"
+    seed = Seed(config.run.seed)
+    return Accepted(run, sites.index(name), config.method.thing, facts, build, seed, parameters, precision)
 
 
 def refuse_name(run: str) -> None:
@@ -117,6 +124,7 @@ def _facts(given: Any, policy: Policy) -> Facts:
             may_flip=bool(given["may_flip"]),
             channels=int(given["channels"]),
             size=int(given["size"]),
+            whitening=_rows(given.get("whitening")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError("the order's facts of the pictures are not complete") from error
@@ -129,13 +137,26 @@ def _facts(given: Any, policy: Policy) -> Facts:
         )
     if not 2 <= facts.classes <= LARGEST_NUMBER or not all(0 < value < 1e6 for value in facts.std):
         raise UserError(f"the order's facts of the pictures make no sense ({facts.classes} classes)")
+    if facts.whitening is not None and not _whitens(facts.whitening, PATCH**2 * facts.channels):
+        raise UserError(f"the order's whitening is not of pictures of {facts.channels} channels")
     return facts
+
+
+def _rows(given: Any) -> Rows | None:
+    return None if given is None else tuple(tuple(float(value) for value in row) for row in given)
+
+
+def _whitens(rows: Rows, size: int) -> bool:
+    """One filter for every pixel of a patch, of numbers that are finite and far beyond any use at most."""
+    return len(rows) == size and all(
+        len(row) == size and all(abs(value) <= LARGEST_NUMBER for value in row) for row in rows
+    )
 
 
 def _config(given: Any, policy: Policy) -> Config:
     if not isinstance(given, dict):
         raise UserError("the order has no configuration")
-    refuse_unknown(given, ("seed", "rounds", "model", "method"), "order.config")
+    refuse_unknown(given, (*RUN_KEYS, "model", "method"), "order.config")
     refuse_code(given, "")
     for part, largest in (("model", LARGEST_NUMBER), ("method", LARGEST_SETTING)):
         section = given.get(part)

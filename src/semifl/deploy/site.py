@@ -110,6 +110,7 @@ class Site:
             build=accepted.build,
             device=self.device,
             memory=ClientMemory(self._run_folder(accepted)),
+            precision=accepted.precision,
         )
         place.share()
         return place

@@ -19,10 +19,10 @@ from semifl.federation.oracle import Oracle
 from semifl.federation.tally import Tally
 from semifl.federation.workers import Pool, must, threads
 from semifl.federation.world import Round
-from semifl.learning import batchnorm
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.evaluation import Score, blocks, score, slices
 from semifl.learning.network import Network
+from semifl.learning.precision import Precision
 from semifl.learning.targets import PseudoLabels, pseudo_labels
 from semifl.learning.training import Fit, Fitted, Memory, fit
 from semifl.learning.weights import Snapshot, Weights
@@ -42,10 +42,11 @@ class Place:
     device: str
     memory: ClientMemory | None
     needs: frozenset[str] = frozenset()  # of the method, beyond the paper's world
+    precision: Precision = "fp32"  # of the network's passes
 
     @cached_property
     def network(self) -> Network:
-        return Network(self.build(), self.device)
+        return Network(self.build(), self.device, self.precision)
 
     @cached_property
     def _narrow(self) -> dict[float, Network]:
@@ -56,7 +57,7 @@ class Place:
         if width == 1:
             return self.network
         if width not in self._narrow:
-            self._narrow[width] = Network(self.build(width=width), self.device)
+            self._narrow[width] = Network(self.build(width=width), self.device, self.precision)
         return self._narrow[width]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def statistics_of(place: Place, weights: Weights, images: Tensor) -> BatchNormSt
     place.network.load(weights)
     device = place.network.device
     views = (normalize(images[block], place.facts).to(device) for block in blocks(len(images)))
-    return batchnorm.collect(place.network.module, views)
+    return place.network.statistics(views)
 
 
 class ClientSite:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
 
 from semifl.errors import UserError
 from semifl.learning import batchnorm
+from semifl.learning.batchnorm import BatchNormStats
+from semifl.learning.precision import Precision, casting
 from semifl.learning.weights import Snapshot, Weights
 
 
@@ -23,11 +25,14 @@ class Network:
 
     An optimiser step, a norm or a copy then touches one tensor instead of a hundred. Parameters that need no gradient
     and buffers other than BatchNorm's are constants of the model: they stay as built and never travel.
+
+    Whatever the precision of its passes, the vector, its gradient and all that is computed from logits are fp32.
     """
 
-    def __init__(self, module: nn.Module, device: str | torch.device = "cpu") -> None:
+    def __init__(self, module: nn.Module, device: str | torch.device = "cpu", precision: Precision = "fp32") -> None:
         batchnorm.stop_tracking(module)
         self.device = torch.device(device)
+        self.precision = precision
         self.module = module.to(self.device)
         trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
         self._shapes = {name: tuple(p.shape) for name, p in trainable.items()}
@@ -44,8 +49,9 @@ class Network:
             trainable[name].grad = gradients[name]
 
     def __call__(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.module(images)
-        return logits
+        with casting(self.device, self.precision):
+            logits: Tensor = self.module(images)
+        return _widened(logits)
 
     def with_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Logits, and what the last linear layer made them from."""
@@ -58,13 +64,18 @@ class Network:
             logits = self(images)
         finally:
             hook.remove()
-        return logits, seen[-1]
+        return logits, _widened(seen[-1])
 
     def forward_with(self, weights: Weights, images: Tensor) -> Tensor:
         """Logits of the same model with other weights, without a gradient: an average teacher, a frozen helper."""
-        with torch.no_grad():
+        with torch.no_grad(), casting(self.device, self.precision):
             logits: Tensor = torch.func.functional_call(self.module, weights, (images,))
-        return logits
+        return _widened(logits)
+
+    def statistics(self, blocks: Iterable[Tensor]) -> BatchNormStats:
+        """What BatchNorm meets in these blocks, each normalised by itself."""
+        with casting(self.device, self.precision):
+            return batchnorm.collect(self.module, blocks)
 
     def trained(self) -> Weights:
         """The parameters themselves, by name: they change with the next step."""
@@ -109,3 +120,8 @@ class Network:
             else:
                 views[name] = piece.view(shape)
         return views
+
+
+def _widened(output: Tensor) -> Tensor:
+    """Softmax, losses and what they add up to need more digits than a convolution."""
+    return output.float() if output.dtype == torch.bfloat16 else output

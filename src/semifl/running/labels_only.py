@@ -24,8 +24,9 @@ def train_labels_only(context: RunContext, positions: Tensor, name: str) -> Labe
     checkpoints = Checkpoints(context.directory.checkpoints / name)
     server, nobody = context.server_with(positions).alone(), context.nobody()
     state = context.method.start(context.first_weights)
-    rounds = context.world.config.run.rounds
-    bound = bound_to(context.world.config, rounds=rounds, labels_only=name)  # its learning rates hang on the rounds
+    world, rounds = context.world, context.world.config.run.rounds
+    # Its learning rates hang on the rounds.
+    bound = bound_to(world.config, rounds=rounds, labels_only=name, **world.deciding())
     saved = checkpoints.load([type(state)], context.observer.warn)
     done = 0
     if saved:

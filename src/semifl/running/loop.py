@@ -17,6 +17,7 @@ from semifl.configuration.build import World, build_world
 from semifl.configuration.config import Config, of_run, read
 from semifl.configuration.health import MESSAGES
 from semifl.errors import RunStopped, UserError
+from semifl.learning.precision import choose
 from semifl.learning.weights import digest, distance, is_finite
 from semifl.records.directory import RunDirectory
 from semifl.records.record import Measured, RoundRecord, Summary
@@ -57,7 +58,7 @@ def start(
     elsewhere: Elsewhere | None = None,
 ) -> Summary:
     """Run an experiment into a new directory; clients may live elsewhere."""
-    world = build_world(config)
+    world = build_world(_with_precision(config, device, observer or Silent()))
     directory = RunDirectory(out)
     check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
     directory.create(world.config.table(), environment())
@@ -77,12 +78,20 @@ def start_or_resume(
     directory = RunDirectory(out)
     if not (out / "config.toml").exists():
         return start(config, out, workers, device, observer, elsewhere)
-    world = build_world(config)
+    world = build_world(_with_precision(config, device, observer or Silent()))
     if changed := changes(directory, world.config):
         raise UserError(f"{out} holds another run, so this one needs a directory of its own: {changed[0]}")
     with directory.locked():
         finished = directory.summary()
         return finished or _go_on(world, directory, workers, device, observer, elsewhere)
+
+
+def _with_precision(config: Config, device: str, observer: Observer) -> Config:
+    """A run keeps the precision it began with, so "auto" is settled before anything is written."""
+    precision, note = choose(config.run.precision, device)
+    if note:
+        observer.warn(note)
+    return replace(config, run=replace(config.run, precision=precision))
 
 
 def resume(
@@ -181,10 +190,11 @@ def _load(context: RunContext) -> Standing:
     guard = first_guard(context.first_weights) if context.world.config.run.guard else None
     named = [type(first), Guard, LoopState]
     directory, config, memory = context.directory, context.world.config, context.memory
+    now = bound_to(config, **context.world.deciding())
     saved = Checkpoints(directory.checkpoints).load(named, context.observer.warn)
     if not saved:
-        return Standing(0, LoopState(first, guard), [], bound_to(config))
-    refuse_another_config(saved.bound, bound_to(config), saved.path, directory.path / "config.toml")
+        return Standing(0, LoopState(first, guard), [], now)
+    refuse_another_config(saved.bound, now, saved.path, directory.path / "config.toml")
     history = directory.rounds_until(saved.round)
     refuse_other_files(saved.bound, directory, history, memory)
     return Standing(saved.round, saved.state, history, saved.bound)

@@ -51,7 +51,11 @@ class PaperFigure(NamedTuple):
 
 def paper_figure(name: str, scale: str) -> PaperFigure:
     """One of `FIGURES`; the smaller scales have the partitions and label counts of their tables."""
-    every = [each for each in placed_cells(scale) if scale == "paper" or name in paper.DATA or is_reduced(each.printed)]
+    every = [
+        each
+        for each in placed_cells(scale)
+        if scale == "paper" or name in paper.DATA or is_reduced(each.printed, scale)
+    ]
     return FIGURES[name](every, scale, name)
 
 

@@ -29,8 +29,13 @@ TITLES = {
     "figure": "FedAvg and FedSGD with FixMatch, CIFAR-10 with 4000 labels (the paper's second figure)",
     "authors": "FedMatch and FedRGD as their own authors ran them; the values are theirs",
 }
-# The part of the paper's tables that the smaller scales run: one data set, the two partitions that differ most.
-REDUCED = {"results": 250, "component": 4000, "ablation": 4000, "sbn": 250, "figure": 4000, "authors": 1000}
+# The part of the paper's tables that the smaller scales run: one data set, and of its labels and partitions these.
+REDUCED = {
+    **{"results": [250], "component": [4000], "ablation": [4000], "sbn": [250], "figure": [4000]},
+    "authors": [1000],
+}
+REDUCED_LABELS = {"tiny": REDUCED, "small": REDUCED | {"results": [250, 4000]}}
+REDUCED_PARTITIONS = {"tiny": ("iid", "k2"), "small": ("iid", "k2", "dir0.3")}
 
 
 class Cell(NamedTuple):
@@ -65,28 +70,30 @@ class Placed(NamedTuple):
     run: Cell
 
 
-def placed_cells(scale: str) -> list[Placed]:
+def placed_cells(scale: str, settings: Sequence[str] = ()) -> list[Placed]:
     """Every cell of the paper's tables; cells that are the same at this scale have the same runs."""
     found, names = [], dict[str, str]()
     for cell in paper.cells():
         if cell.table:
-            config = SCALES[scale](cell.config)
+            config = override(SCALES[scale](cell.config), settings)
             name = names.setdefault(toml.dumps(config), cell.name)
             found.append(Placed(cell, Cell(name, cell.row, cell.column, config, cell.value)))
     return found
 
 
-def paper_tables(scale: str) -> list[ResultTable]:
-    """The paper's tables; the smaller scales reduce them to one data set, every row IID and with K = 2."""
+def paper_tables(scale: str, settings: Sequence[str] = ()) -> list[ResultTable]:
+    """The paper's tables, each cell with the settings given; the smaller scales reduce them to one data set."""
     found: dict[str, list[Cell]] = {name: [] for name in TITLES}
-    for printed, run in placed_cells(scale):
-        if scale == "paper" or is_reduced(printed):
+    for printed, run in placed_cells(scale, settings):
+        if scale == "paper" or is_reduced(printed, scale):
+            if settings:
+                decode(run.config)  # a mistake in them is told now, not once for every run
             found[printed.table] += [run._replace(column=column) for column in _columns(printed, scale)]
     note = "" if scale == "paper" else f" – here at scale {scale}, the paper's values being those of its own data"
     return [ResultTable(TITLES[name] + note, _without_repeats(cells)) for name, cells in found.items()]
 
 
-def own_table(path: Path, scale: str) -> ResultTable:
+def own_table(path: Path, scale: str, more: Sequence[str] = ()) -> ResultTable:
     """A user's table: [rows.NAME] and [columns.NAME], each with a `preset` (or `config`, a file) and settings."""
     content = read(path)
     unknown = [key for key in content if key not in ("title", "rows", "columns")]
@@ -101,7 +108,7 @@ def own_table(path: Path, scale: str) -> ResultTable:
             if not isinstance(row_keys, dict) or not isinstance(column_keys, dict):
                 raise UserError(f"{path}: rows and columns are sections, [rows.NAME] and [columns.NAME]")
             settings = dict(dotted(row_keys)) | dict(dotted(column_keys))
-            config = _own_config(settings, scale, path.parent, f"{path}: {row}")
+            config = override(_own_config(settings, scale, path.parent, f"{path}: {row}"), more)
             # With a fingerprint: a row that was changed is another experiment and starts anew.
             mark = fingerprint(config)
             cells.append(Cell(f"{file_name(f'{row} {column}')}-{mark}", row, column, config))
@@ -124,6 +131,12 @@ def _own_config(settings: Table, scale: str, folder: Path, where: str) -> Table:
 def fingerprint(config: Table) -> str:
     """Of every value, stated or not: when a default changes, it is another experiment."""
     return hashlib.sha256(toml.dumps(decode(config).table()).encode()).hexdigest()[:6]
+
+
+def folder_name(table: str, scale: str, settings: Sequence[str]) -> str:
+    """Of a table's runs: other settings are other experiments, and must not be taken for them."""
+    mark = hashlib.sha256("\n".join(sorted(settings)).encode()).hexdigest()[:6]
+    return f"{table}-{scale}-{mark}" if settings else f"{table}-{scale}"
 
 
 def run_directory(folder: Path, cell: Cell, seed: int) -> Path:
@@ -157,16 +170,17 @@ def _columns(cell: paper.PaperCell, scale: str) -> list[str]:
     """Where a cell is printed: one that needs no labels at the server spans the columns of its data set."""
     if cell.table != "results":
         return [cell.column]
-    if scale != "paper":
+    if scale == "tiny":
         return ["accuracy"]
     return [name for data, labeled in paper.COLUMNS if cell.column in (data, name := f"{data}-{labeled}")]
 
 
-def is_reduced(cell: paper.PaperCell) -> bool:
-    """Whether the smaller scales run it."""
+def is_reduced(cell: paper.PaperCell, scale: str) -> bool:
+    """Whether a smaller scale runs it."""
     data, all_labels = cell.config["data"], cell.config["method"].get("labels") == "all"
-    wanted = data["name"] == "cifar10" and (all_labels or data["labeled"] == REDUCED[cell.table])
-    return wanted and data["partition"]["name"] in ("iid", "classes")
+    partitions = [paper.PARTITIONS[name] for name in REDUCED_PARTITIONS[scale]]
+    wanted = data["name"] == "cifar10" and (all_labels or data["labeled"] in REDUCED_LABELS[scale][cell.table])
+    return wanted and data["partition"] in partitions
 
 
 def _without_repeats(cells: list[Cell]) -> tuple[Cell, ...]:

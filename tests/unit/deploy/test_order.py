@@ -76,6 +76,12 @@ def test_a_sound_order_is_accepted():
         ("facts", [], "not complete"),
         ("facts.class_names", ["x"] * 100000, "make no sense"),
         ("facts.weak_view", "os:system", "unknown key facts.weak_view"),
+        ("facts.whitening", "x", "not complete"),
+        ("facts.whitening", [[0.5]], "whitening is not of pictures of 3 channels"),
+        ("facts.whitening", [[0.5] * 12] * 11 + [[0.5] * 11], "whitening is not of pictures of 3 channels"),
+        ("facts.whitening", [[float("nan")] * 12] * 12, "whitening is not of pictures of 3 channels"),
+        ("facts.whitening", [[1e30] * 12] * 12, "whitening is not of pictures of 3 channels"),
+        ("facts.whitening", [[0.5] * 12] * 12, "cannot be built"),  # the model of this order has no stem
     ],
 )
 def test_a_tampered_order_is_refused(path, value, sentence):

@@ -3,12 +3,15 @@
 import json
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from by_hand import transport_to
 from federated_pictures import SITES, make_federation, run_table
+from semifl.configuration.build import build_world
 from semifl.configuration.config import decode
-from semifl.deploy.hub import Hub, run_federation
+from semifl.deploy.hub import Hub, hub_config, run_federation
+from semifl.deploy.order import accept, write_order
 from semifl.deploy.policy import Limits, Policy, Share
 from semifl.learning.weights import digest
 from semifl.running.context import Silent
@@ -37,13 +40,19 @@ def lines(path):
     return records
 
 
+FAST = {"name": "fast_cnn", "widths": [4, 6, 6]}  # a model whose frozen stem is made of the hub's pictures
+
+
 @pytest.mark.parametrize(
     "method",
     [{}, {"statistics": "cohort", "local_norm": True}, {"name": "fedmatch", "threshold": 0.4, "helper_interval": 1}],
     ids=["semifl", "with statistics and memory", "fedmatch"],
 )
-def test_packets_give_the_bits_of_a_simulation(pictures, transport, tmp_path, method):
+@pytest.mark.parametrize("model", [{}, FAST], ids=["cnn", "fast_cnn"])
+def test_packets_give_the_bits_of_a_simulation(pictures, transport, tmp_path, method, model):
     table = run_table(**method)
+    if model:  # its head makes it unsure at first, and who trains on few pictures is told to abstain by the policy
+        table |= {"model": model, "method": {**table["method"], "threshold": 0.3}}
     simulated = {**table, "data": {**table["data"], "name": "folder", "root": str(pictures)}}
     expected = start(decode(simulated), tmp_path / "local")
     result = run_federation(Hub(pictures, tmp_path / "runs", SITES), "first", table, transport, Silent())
@@ -55,3 +64,14 @@ def test_packets_give_the_bits_of_a_simulation(pictures, transport, tmp_path, me
     assert result["accuracy"] == expected["accuracy"]
     models = [load_file(folder / "model.safetensors") for folder in (tmp_path / "runs" / "first", tmp_path / "local")]
     assert digest(models[0]) == digest(models[1])
+
+
+def test_sites_have_the_stem_of_the_hub(pictures, tmp_path):
+    table = {**run_table(rounds=1), "model": FAST}
+    start(decode({**table, "data": {**table["data"], "name": "folder", "root": str(pictures)}}), tmp_path / "local")
+    world = build_world(hub_config(table, Hub(pictures, tmp_path, SITES)))
+    order = json.loads(json.dumps(write_order(world, "first.0123abcd", SITES)))  # as it travels
+    site = accept(order, SITES[1], ALL).build().state_dict()["0.whitening"]
+
+    assert torch.equal(site, world.model_factory()().state_dict()["0.whitening"])
+    assert torch.equal(site, load_file(tmp_path / "local/model.safetensors")["0.whitening"])

@@ -15,6 +15,7 @@ from semifl.studies.tables import (
     Cell,
     ResultTable,
     fingerprint,
+    folder_name,
     measured,
     missing,
     own_table,
@@ -55,7 +56,7 @@ def test_every_cell_is_a_valid_configuration(scale: str) -> None:
     for table in paper_tables(scale):
         for cell in table.cells:
             config = decode(cell.config)
-            assert config.data.name == {"tiny": "digits", "small": "fashion_mnist"}.get(scale, config.data.name)
+            assert config.data.name == {"tiny": "digits", "small": "cifar10"}.get(scale, config.data.name)
 
 
 def test_tiny_has_every_row_iid_and_with_two_classes() -> None:
@@ -75,6 +76,52 @@ def test_scaling_keeps_what_a_row_is_about() -> None:
     assert tiny(find("cifar10-250-remixmatch").table)["method"]["objective"]["name"] == "remixmatch"
     assert tiny(find("cifar10-4000-iid-e1").table)["method"]["client_epochs"] == 1
     assert find("cifar10-4000-iid-e1").table["rounds"] == 800  # and the preset is left alone
+
+
+def test_small_has_both_numbers_of_labels_and_three_partitions() -> None:
+    results = paper_tables("small")[0]
+    assert results.columns == ["cifar10-250", "cifar10-4000"]
+    # 2 baselines, 7 SSL rows, 3 partitions × (SemiFL, and HeteroFL, FedMatch and FedRGD each as run and itself)
+    assert len(results.rows) == 2 + 7 + 3 * 7
+    assert all(results.at(row, column) for row in results.rows for column in results.columns)
+    semifl = [results.at(f"SemiFL, non-IID, {name}", "cifar10-250") for name in ("K = 2", "Dir(0.3)")]
+    assert [cell.config["data"]["partition"]["name"] for cell in semifl if cell] == ["classes", "dirichlet"]
+    assert results.at("SemiFL, non-IID, Dir(0.1)", "cifar10-250") is None
+
+
+def test_small_is_the_cell_with_a_fast_network_and_recipe() -> None:
+    small = SCALES["small"]
+    many, few = (small(find(f"cifar10-{labels}-k2").table) for labels in (4000, 250))
+    assert (many["data"]["labeled"], few["data"]["labeled"]) == (4000, 250)
+    assert many["data"]["partition"] == {"name": "classes", "per_client": 2}
+    assert many["model"]["name"] == "fast_cnn"
+    assert small(find("cifar10-4000-iid-e1").table)["method"]["client_epochs"] == 1
+    assert small(find("cifar10-4000-iid-fedrgd").table)["model"]["norm"] == "group"
+    fixmatch = small(find("cifar10-250-fixmatch").table)["method"]["objective"]
+    assert fixmatch["threshold"] == few["method"]["threshold"]
+    # Whose statistics is what these two cells differ in.
+    whose = [small(find(f"cifar10-250-iid{suffix}").table)["method"]["statistics"] for suffix in ("", "-sbn-server")]
+    assert whose == ["cohort", "server"]
+
+
+def test_settings_hold_for_every_cell() -> None:
+    settings = ["data.name=folder", "data.root=/pictures"]
+    for table in paper_tables("small", settings):
+        assert all(decode(cell.config).data.name == "folder" for cell in table.cells)
+    assert folder_name("paper", "small", []) == "paper-small"
+    named = folder_name("paper", "small", settings)
+    assert named.startswith("paper-small-")
+    assert named == folder_name("paper", "small", settings[::-1]) != folder_name("paper", "small", settings[:1])
+    with pytest.raises(UserError, match=r"unknown key data\.rot"):
+        paper_tables("tiny", ["data.rot=1"])
+
+
+def test_settings_hold_for_an_own_table(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    plain, changed = own_table(path, "paper"), own_table(path, "paper", ["method.threshold=0.5"])
+    assert {decode(cell.config).method.thing.threshold for cell in changed.cells} == {0.5}
+    assert not {cell.name for cell in plain.cells} & {cell.name for cell in changed.cells}
 
 
 def test_every_cell_of_the_paper_names_a_known_table() -> None:

@@ -1,0 +1,68 @@
+"""Time and arithmetic to a test accuracy that two SemiFL runs both reach, from their logs: which route is shorter?
+
+`python benchmarks/time_to_accuracy.py PUBLISHED FAST` takes two run directories, finished or not. The accuracy is the
+best that the worse of them has reached. Arithmetic is what a round needs by its record: labeled epochs, labelling, the
+confident pictures' epochs in their views, BatchNorm statistics; testing is the experiment's and not counted. The clock
+is the runs' own, testing included, so it says something only if both had the same machine to themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from measure import flops, report
+
+from semifl.configuration.config import decode, read
+from semifl.records.directory import RunDirectory
+
+CHANNELS, SIZE, CLASSES = 3, 32, 10  # of CIFAR-10
+
+
+def needed(record: dict[str, Any], table: dict[str, Any], inference: float, training: float) -> float:
+    """FLOPs of one round, from those of a picture."""
+    method, data = table["method"], table["data"]
+    labeled = data["labeled"] * (1 - data["validation"])
+    pictures, confident = sum(record["class_predictions"]), sum(record["class_histogram"])
+    views = 2 if method["mix_weight"] else 1
+    everybody = pictures / len(record["cohort"]) * data["clients"]
+    measured = labeled + {"server": 0, "cohort": pictures, "all": everybody}[method["statistics"]]
+    trained = labeled * method["server_epochs"] + confident * method["client_epochs"] * views
+    return trained * training + (pictures + measured) * inference
+
+
+def route(path: Path) -> list[tuple[float, float, float]]:
+    """Round by round: the accuracy, and seconds and FLOPs until then."""
+    table, rounds = read(path / "config.toml"), RunDirectory(path).rounds()
+    build = decode({"model": table["model"]}).model.thing  # no more of it: a run of another version has other keys
+    costs = flops(build(CHANNELS, SIZE, CLASSES), CHANNELS, SIZE)
+    seconds = accumulate(record["seconds"]["total"] for record in rounds)
+    arithmetic = accumulate(needed(record, table, *costs) for record in rounds)
+    return list(zip((record["accuracy"] for record in rounds), seconds, arithmetic, strict=True))
+
+
+def until(accuracy: float, rounds: list[tuple[float, float, float]]) -> dict[str, float]:
+    """What it took to have that accuracy for the first time."""
+    number, (_, seconds, arithmetic) = next(each for each in enumerate(rounds, 1) if each[1][0] >= accuracy)
+    return {"rounds": number, "hours": seconds / 3600, "TFLOP": arithmetic / 1e12}
+
+
+def main() -> None:
+    published, fast = (route(Path(word)) for word in sys.argv[1:3])
+    accuracy = min(max(published)[0], max(fast)[0])
+    slow, quick = until(accuracy, published), until(accuracy, fast)
+    report(
+        "time_to_accuracy",
+        f"{accuracy:.2f} % on CIFAR-10",
+        ratio=slow["TFLOP"] / quick["TFLOP"],
+        compared_with="the published recipe, by arithmetic",
+        ratio_of_hours=slow["hours"] / quick["hours"],
+        **{f"published_{name}": value for name, value in slow.items()},
+        **{f"fast_{name}": value for name, value in quick.items()},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The runs behind this page, one after another, those that matter most first; the same command goes on after any stop.
+
+`python results/cifar10/run_cells.py RUNS --set data.name=folder --set data.root=PICTURES`, or without --set for
+CIFAR-10 from its own files. Cells are those of `semifl table paper --scale small`, and lie where its `--out RUNS`
+looks for them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from semifl import toml
+from semifl.configuration.config import override
+from semifl.studies.presets import find
+from semifl.studies.scales import SCALES
+from semifl.studies.tables import Cell, paper_tables
+
+PARTITIONS = ("iid", "k2", "dir0.3")
+
+
+def order() -> Iterator[tuple[str, int]]:
+    """Names of cells, each with a seed."""
+    headline = ["4000-iid", "250-iid", "4000-partially-supervised", "250-partially-supervised", "4000-k2", "250-k2"]
+    yield from ((name, 0) for name in headline)
+    yield from ((name, 0) for name in ("fully-supervised-wide", "published", "4000-fixmatch", "250-fixmatch"))
+    yield from ((name, 1) for name in headline)
+    yield from ((f"4000-iid-{name}", 0) for name in ("fedavg-fixmatch", "fedmatch", "fedrgd"))
+    yield from ((f"iid-{name}", 0) for name in ("fedavg", "heterofl"))
+    components = ("parallel-batch", "parallel-global", "alternate-batch", "nomix")
+    yield from ((f"4000-{partition}-{name}", 0) for partition in ("iid", "k2") for name in components)
+    yield from ((f"{labels}-dir0.3", 0) for labels in (4000, 250))
+    yield from ((f"4000-k2-{name}", 0) for name in ("fedavg-fixmatch", "fedmatch", "fedrgd"))
+    yield from ((f"{partition}-{name}", 0) for partition in ("k2", "dir0.3") for name in ("fedavg", "heterofl"))
+    yield from ((f"250-{partition}-{name}", 0) for partition in PARTITIONS for name in ("fedmatch", "fedrgd"))
+    yield from ((f"4000-dir0.3-{name}", 0) for name in ("fedmatch", "fedrgd"))
+    yield "fully-supervised", 0
+
+
+def beside(settings: list[str]) -> Iterator[Cell]:
+    """Two runs that are no cells: what one place can do with 0.5 PFLOP, and the published recipe for three hours."""
+    wide = ["model.widths=[64,256,256]", "rounds=14"]  # 14 × 50,000 × 2 × 340 million multiply-adds
+    yield from (
+        Cell(f"cifar10-{name}", "", "", override(table, [*settings, *changes]))
+        for name, table, changes in (
+            ("fully-supervised-wide", SCALES["small"](find("cifar10-fully-supervised").table), wide),
+            ("published", find("cifar10-4000-iid").table, ["stop.minutes=180.0"]),
+        )
+    )
+
+
+def run(cell: Cell, seed: int, folder: Path) -> None:
+    directory = folder / f"{cell.name}-seed-{seed}"
+    if (directory / "result.json").is_file():
+        return
+    command = [sys.executable, "-m", "semifl", "resume", str(directory), "--workers", "2"]
+    if not (directory / "config.toml").is_file():
+        file = folder / f"{cell.name}.toml"
+        file.write_text(toml.dumps(cell.config), encoding="utf-8")
+        command[3:5] = ["run", str(file), "--set", f"seed={seed}", "--out", str(directory)]
+        (folder / f"{directory.name}.commit").write_text(commit(), encoding="utf-8")
+    print(time.strftime("%m-%d %H:%M"), directory.name, flush=True)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # one that fails does not stop the rest
+
+
+def commit() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = [word for word in sys.argv[2:] if word != "--set"]
+    in_tables = [cell for table in paper_tables("small", settings) for cell in table.cells]
+    cells = {cell.name: cell for cell in (*in_tables, *beside(settings))}
+    for name, seed in order():
+        run(cells[f"cifar10-{name}"], seed, folder)
+
+
+if __name__ == "__main__":
+    main()
