@@ -103,8 +103,11 @@ class ClientSite:
         self.signals["lr"] = job.sgd.lr
         return fit(self._place.network_of(job.width), job)
 
+    def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
+        return torch.cat(list(infer(self._place, model, images))).cpu()
+
     def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
-        return pseudo_labels(torch.cat(list(infer(self._place, model, images))).cpu())
+        return pseudo_labels(self.outputs(model, images))
 
     def observe(self, pseudo: PseudoLabels, confident: Tensor, positions: Tensor | None = None) -> None:
         self.signals |= {

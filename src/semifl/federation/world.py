@@ -95,6 +95,10 @@ class Client(Participant, Protocol):
 
     memory: Memory | None  # what this client kept from its last participation
 
+    def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
+        """Logits of uint8 pictures, in evaluation mode."""
+        ...
+
     def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
         """What the model says of uint8 pictures, in evaluation mode."""
         ...

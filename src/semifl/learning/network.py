@@ -66,6 +66,12 @@ class Network:
             hook.remove()
         return logits, _widened(seen[-1])
 
+    def forward_at(self, shift: Weights, images: Tensor) -> Tensor:
+        """Logits of the model with its weights shifted; a gradient of them is that of the shifted model."""
+        shifted = {name: each + shift[name] for name, each in self.module.named_parameters() if name in shift}
+        logits: Tensor = torch.func.functional_call(self.module, shifted, (images,))
+        return logits
+
     def forward_with(self, weights: Weights, images: Tensor) -> Tensor:
         """Logits of the same model with other weights, without a gradient: an average teacher, a frozen helper."""
         with torch.no_grad(), casting(self.device, self.precision):

@@ -27,7 +27,6 @@ from semifl.federation.world import ClientId, Cohort, Message, Reply, Round, Upd
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.evaluation import blocks
 from semifl.learning.network import Network
-from semifl.learning.targets import PseudoLabels
 from semifl.learning.training import Fit, Fitted, fit
 from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
@@ -116,11 +115,11 @@ class _Client(ClientSite):
         self.seconds += seconds
         return fitted
 
-    def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
+    def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
         began = time.perf_counter()
-        pseudo = super().pseudo_labels(model, images)
+        logits = super().outputs(model, images)
         self.seconds += time.perf_counter() - began
-        return pseudo
+        return logits
 
 
 class _LabeledClient(_Client, LabeledClientSite):
