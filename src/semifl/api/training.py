@@ -7,7 +7,7 @@ import warnings
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 
@@ -24,6 +24,7 @@ from semifl.data.dataset import Facts
 from semifl.errors import RunStopped, UserError
 from semifl.federation.world import Method
 from semifl.learning.devices import find_device
+from semifl.learning.precision import Wanted
 from semifl.records.directory import RunDirectory
 from semifl.report.curves import draw_curves
 from semifl.report.page import write_report
@@ -48,7 +49,7 @@ def train(
     labels_only: bool = True,
     guard: bool = False,
     threads: int = 2,
-    precision: Literal["fp32", "bf16", "auto"] = "fp32",
+    precision: Wanted = "fp32",
     minutes: float = 0.0,
     patience: int = 0,
     max_failures: int = 0,

@@ -24,6 +24,7 @@ from semifl.data.partition import PARTITIONS, Partition
 from semifl.errors import UserError
 from semifl.federation.world import Method
 from semifl.fields import Checked, Choice, Count, NotNegative, ShareBelowOne, Whole, choices
+from semifl.learning.precision import Wanted
 from semifl.parsing import DEEPEST, TooDeep, from_toml, shallow
 from semifl.records.directory import RunDirectory
 from semifl.registry import did_you_mean
@@ -109,7 +110,7 @@ class Run(Checked):
     seed: Whole = 0  # of everything random: who is labeled, the first weights, cohorts, views
     rounds: Count = 800  # of communication
     threads: Count = 2  # of the server's own training; part of the result's bits, so never derived from --workers
-    precision: Literal["fp32", "bf16", "auto"] = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
+    precision: Wanted = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
     labels_only: bool = True  # also train the same model without clients, to see what they bring
     guard: bool = False  # judge the clients' work by held-out labels and go back where it does harm
     max_failures: Whole = 0  # clients whose code may raise before the run stops

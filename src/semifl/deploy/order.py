@@ -83,7 +83,7 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
     build = partial(build_model, config.model.thing, config.model_keys, facts, config.run.seed, WarmStart())
     parameters = _check_size(build, policy)
     # A site computes as the hub does, fast or not: "auto" of its own would be another run on every machine.
-    precision: Precision = "bf16" if config.run.precision == "bf16" else "fp32"
+    precision: Precision = "fp32" if config.run.precision == "auto" else config.run.precision
     seed = Seed(config.run.seed)
     return Accepted(run, sites.index(name), config.method.thing, facts, build, seed, parameters, precision)
 

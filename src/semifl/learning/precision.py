@@ -9,16 +9,16 @@ from typing import Any, Literal
 import torch
 
 Precision = Literal["fp32", "bf16"]
+Wanted = Precision | Literal["auto"]
+LOWER = {"bf16": torch.bfloat16}  # what a precision below single computes in
 
 
 def casting(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Within it, convolutions and matrix products are computed in `precision`; parameters and their sums stay fp32."""
-    if precision == "fp32":
-        return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16)
+    return torch.autocast(device.type, LOWER[precision]) if precision in LOWER else nullcontext()
 
 
-def choose(wanted: Literal["fp32", "bf16", "auto"], device: str) -> tuple[Precision, str]:
+def choose(wanted: Wanted, device: str) -> tuple[Precision, str]:
     """What "auto" is on this machine, and a sentence about it where it is not what a person may have hoped for."""
     if wanted != "auto":
         return wanted, ""
