@@ -4,6 +4,8 @@ Named in a configuration as `poison:PoisonedSemiFL`; `poison = "none"` is SemiFL
 """
 
 import math
+import os
+import signal
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,3 +66,12 @@ class PoisonedSemiFL(SemiFL):
             return scale(change, -SIGN_STRENGTH)
         rng = seed.at("poison")
         return {name: torch.randn(tensor.shape, generator=rng) - tensor for name, tensor in sent.items()}
+
+
+@dataclass(frozen=True)
+class Deadly(SemiFL):
+    """A client that kills its process, as the system does when memory runs out."""
+
+    def client_update(self, client: Client, model: Snapshot, t: Round) -> Update | None:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple
@@ -27,18 +27,24 @@ def fill(todo: Sequence[tuple[Cell, int]], folder: Path, jobs: int, workers: int
     if jobs == 1:
         yield from (run_cell(cell, seed, folder, workers, device) for cell, seed in todo)
         return
-    context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        jobs_of = {pool.submit(run_cell, cell, seed, folder, workers, device): (cell, seed) for cell, seed in todo}
+    with ThreadPoolExecutor(jobs) as pool:
+        begun = [pool.submit(_run_apart, cell, seed, folder, workers, device) for cell, seed in todo]
         try:
-            for future in as_completed(jobs_of):
-                try:
-                    yield future.result()
-                except BrokenProcessPool:
-                    yield CellRun(*jobs_of[future], True, "a process was killed; the same command goes on")
+            for future in as_completed(begun):
+                yield future.result()
         except BaseException:  # Ctrl-C reaches the runs as well; those not begun must not begin now
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _run_apart(cell: Cell, seed: int, folder: Path, workers: int, device: str) -> CellRun:
+    """In a process of its own: if that is killed, the others go on."""
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(1, mp_context=context) as alone:
+        try:
+            return alone.submit(run_cell, cell, seed, folder, workers, device).result()
+        except BrokenProcessPool:
+            return CellRun(cell, seed, True, "its process was killed; the same command goes on")
 
 
 def run_cell(cell: Cell, seed: int, folder: Path, workers: int, device: str) -> CellRun:
