@@ -44,11 +44,15 @@ FAST = {"name": "fast_cnn", "widths": [4, 6, 6]}  # a model whose frozen stem is
 
 
 @pytest.mark.parametrize(
-    "method",
-    [{}, {"statistics": "cohort", "local_norm": True}, {"name": "fedmatch", "threshold": 0.4, "helper_interval": 1}],
-    ids=["semifl", "with statistics and memory", "fedmatch"],
+    ("method", "model"),
+    [
+        ({}, {}),
+        ({}, FAST),
+        ({"statistics": "cohort", "local_norm": True}, {}),
+        ({"name": "fedmatch", "threshold": 0.4, "helper_interval": 1}, {}),
+    ],
+    ids=["semifl", "fast_cnn", "with statistics and memory", "fedmatch"],
 )
-@pytest.mark.parametrize("model", [{}, FAST], ids=["cnn", "fast_cnn"])
 def test_packets_give_the_bits_of_a_simulation(pictures, transport, tmp_path, method, model):
     table = run_table(**method)
     if model:  # its head makes it unsure at first, and who trains on few pictures is told to abstain by the policy
