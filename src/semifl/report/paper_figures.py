@@ -83,7 +83,7 @@ def _draw_panel(axes: Any, panel: Drawing) -> None:
     axes.grid(alpha=0.3)
     axes.set_xlim(0, right)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
+    axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False)
 
 
 def _draw_curve(axes: Any, points: Sequence[Point], label: str, colour: str, shares: bool) -> int:
