@@ -29,7 +29,9 @@ CASES = {
 
 
 def key() -> str:
-    cpu = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    # Two makers' processors with the same instructions still take different paths through the libraries.
+    maker = torch.cpu.get_capabilities().get("cpu_name", "")
+    cpu = f"{platform.machine()} {maker} {torch.backends.cpu.get_cpu_capability()}"
     return f"{cpu} torch {torch.__version__} numpy {numpy.__version__}"
 
 
