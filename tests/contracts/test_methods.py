@@ -22,7 +22,7 @@ from semifl.running.loop import resume, start
 from toys import toy_table
 
 pytestmark = pytest.mark.parametrize("name", registry.names(METHODS))
-CLIENT_ATTRIBUTES = {"facts", "images", "seed", "memory", "fit", "outputs", "pseudo_labels", "observe"}
+CLIENT_ATTRIBUTES = {"facts", "images", "seed", "memory", "fit", "outputs", "statistics", "pseudo_labels", "observe"}
 WORLDS = {"heterofl": {"model": {"name": "cnn", "width": 4}}}  # a model that can be cut
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from semifl.errors import RunStopped
-from semifl.federation.sites import ClientSite, LabeledClientSite, Place, statistics_of
+from semifl.federation.sites import ClientSite, LabeledClientSite, Place, own_statistics
 from semifl.federation.tally import Tally, tensor_bytes
 from semifl.federation.workers import JobFailed, Pool, must
 from semifl.federation.world import ClientId, Cohort, Message, Method, Reply, Round
@@ -117,11 +117,4 @@ def visit(place: Place, message: Any, order: Visit) -> Reply:
 
 
 def client_statistics(place: Place, weights: Weights, client: ClientId) -> BatchNormStats:
-    """None of a client that has nothing to take a variance of: no picture, or one that shrinks to a single value."""
-    images = place.images[place.holdings[client]]
-    try:
-        return statistics_of(place, weights, images) if len(images) else {}
-    except ValueError as error:
-        if "more than 1 value per channel" in str(error):
-            return {}
-        raise
+    return own_statistics(place, weights, place.images[place.holdings[client]])

@@ -107,19 +107,12 @@ class Recipe(Checked):
 
 
 @dataclass(frozen=True)
-class SemiSupervised(Recipe):
-    """A method whose server trains on labels and whose clients believe their own pseudo-labels."""
+class LabeledServer(Recipe):
+    """A method whose server trains on labels."""
 
     server_epochs: Count = 5  # E at the server
     server_batch: Count = 10  # pictures per step at the server
-    threshold: Share = 0.95  # τ, from which a pseudo-label is confident: 0 keeps everything, 1 keeps nothing
     strong_view: Kind = "fixmatch"  # FixMatch's own, or the released SemiFL program's
-
-    def preview(self) -> Preview:
-        return Preview(self.strong_view, None, self.threshold)
-
-    def busiest(self) -> Self:
-        return replace(self, threshold=0.0)
 
     def server_fit(self, t: Round, W: Weights, server: Server, memory: Memory | None = None, steps: int = 0) -> Fitted:
         """The server's labels for its epochs, or for a number of `steps`."""
@@ -130,6 +123,19 @@ class SemiSupervised(Recipe):
     def server_batches(self, server: Server, epochs: int) -> Iterator[LabeledBatch]:
         """An epoch has one batch at least."""
         return labeled_epochs(server.images, server.labels, server.facts, self.server_batch, epochs, server.seed)
+
+
+@dataclass(frozen=True)
+class SemiSupervised(LabeledServer):
+    """A method whose clients believe the pseudo-labels that they are confident of."""
+
+    threshold: Share = 0.95  # τ, from which a pseudo-label is confident: 0 keeps everything, 1 keeps nothing
+
+    def preview(self) -> Preview:
+        return Preview(self.strong_view, None, self.threshold)
+
+    def busiest(self) -> Self:
+        return replace(self, threshold=0.0)
 
     def client_batches(self, client: Client, steps: int = 0) -> Iterator[UnlabeledBatch]:
         """Weak and strong views for methods that label batch by batch: of all epochs, or for a number of `steps`."""

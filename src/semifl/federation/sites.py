@@ -86,6 +86,16 @@ def statistics_of(place: Place, weights: Weights, images: Tensor) -> BatchNormSt
     return place.network.statistics(views)
 
 
+def own_statistics(place: Place, weights: Weights, images: Tensor) -> BatchNormStats:
+    """None of a client that has nothing to take a variance of: no picture, or one that shrinks to a single value."""
+    try:
+        return statistics_of(place, weights, images) if len(images) else {}
+    except ValueError as error:
+        if "more than 1 value per channel" in str(error):
+            return {}
+        raise
+
+
 class ClientSite:
     """One client in one round: no attribute for labels, though the simulation's oracle may judge what it counts."""
 
@@ -105,6 +115,9 @@ class ClientSite:
 
     def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
         return torch.cat(list(infer(self._place, model, images))).cpu()
+
+    def statistics(self, weights: Weights) -> BatchNormStats:
+        return own_statistics(self._place, weights, self.images)
 
     def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
         return pseudo_labels(self.outputs(model, images))

@@ -99,6 +99,10 @@ class Client(Participant, Protocol):
         """Logits of uint8 pictures, in evaluation mode."""
         ...
 
+    def statistics(self, weights: Weights) -> BatchNormStats:
+        """BatchNorm statistics of the client's own pictures; none if they are too few to take a variance of."""
+        ...
+
     def pseudo_labels(self, model: Snapshot, images: Tensor) -> PseudoLabels:
         """What the model says of uint8 pictures, in evaluation mode."""
         ...

@@ -121,6 +121,12 @@ class _Client(ClientSite):
         self.seconds += time.perf_counter() - began
         return logits
 
+    def statistics(self, weights: Weights) -> BatchNormStats:
+        began = time.perf_counter()
+        stats = super().statistics(weights)
+        self.seconds += time.perf_counter() - began
+        return stats
+
 
 class _LabeledClient(_Client, LabeledClientSite):
     pass

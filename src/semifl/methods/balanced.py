@@ -1,0 +1,133 @@
+"""SemiFL in balance: the server learns by the clients' loss and as much; pseudo-labels are weighed, not cut.
+
+Letters: W weights, W̄ their average over rounds, S_t cohort, w weight of a pseudo-label, D the pictures to train on,
+α(·) weak and 𝒜(·) strong view, λ_mix the Mixup weight.
+`docs/methods/balanced.md` says what each part brings, and how that was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from semifl.data.augment import weak
+from semifl.data.mixtures import MixedBatch, Mixing
+from semifl.federation.recipe import LabeledServer, balancing_weights
+from semifl.federation.world import Client, Federation, Participant, Preview, Round, RoundResult, Server, Update
+from semifl.fields import Count, NotNegative, Positive, Whole
+from semifl.learning.network import Network
+from semifl.learning.norm_correction import corrected, learned, measured, unchanged
+from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
+from semifl.learning.training import Fit
+from semifl.learning.weights import Snapshot, Weights, changed
+
+KEPT = 0.8  # of an average over rounds: about the last five
+NEGLIGIBLE = 0.05  # a weight below which a picture costs more time than it teaches
+
+
+class State(NamedTuple):
+    weights: Weights
+    past: Past
+    average: Weights  # W̄; empty before the first round
+    correction: Weights  # of the server's BatchNorm statistics; empty before anybody told
+
+
+@dataclass(frozen=True)
+class Balanced(LabeledServer):
+    """Meant to be used as it is, with few labels or many, even clients or uneven ones."""
+
+    clip_norm: NotNegative = 1.0  # largest gradient norm of a step; 0 does not clip
+    statistics: Literal["server", "cohort"] = "cohort"  # whose pictures the BatchNorm statistics come from
+    server_optimizer: ServerOptimizer = Momentum(momentum=0.0)  # the global step
+    server_steps: Count = 30  # that the server takes in a round at least, in more epochs where labels are few
+    warm_up: Whole = 150  # steps on the labels before the first clients are asked
+    mix_beta: Positive = 0.75  # a, of Beta(a, a)
+
+    def start(self, weights: Weights) -> State:
+        return State(weights, self.server_optimizer.start(weights), {}, {})
+
+    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
+        S_t = self.cohort(clients, t)
+        W = self.server_update(server, state.weights, t)
+        model = Snapshot(W, corrected(server.statistics(W), state.correction))
+        change = self.aggregation(reply.update.change for reply in clients.each(S_t, model, t) if reply.update)
+        mean = change and {name: W[name] + change[name] for name in W}
+        step = self.server_optimizer.step(W, mean, state.past)
+        state = State(*step, averaged(state.average, W), self.correction_after(change, state, model))
+        return RoundResult(state, self.standing(state, server))
+
+    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
+        """W̄ after one more server update."""
+        W = self.server_update(server, state.weights, t)
+        return self.standing(state._replace(average=averaged(state.average, W)), server)
+
+    def standing(self, state: State, server: Server) -> Snapshot:
+        return Snapshot(state.average, corrected(server.statistics(state.average), state.correction))
+
+    def server_update(self, server: Server, W: Weights, t: Round) -> Weights:
+        steps = self.server_steps + (self.warm_up if t.index == 1 else 0)
+        in_an_epoch = math.ceil(len(server.labels) / self.server_batch)
+        epochs = max(self.server_epochs, math.ceil(steps / in_an_epoch))
+        y = F.one_hot(server.labels, server.facts.classes).float()
+        if self.class_weights:
+            y = y * balancing_weights(server.labels, server.facts.classes)
+        batches = self.batches(server, y, torch.arange(len(y)), self.server_batch, epochs)
+        return server.fit(Fit(W, batches, self.loss, self.local_sgd(t), server.seed.under("fit"))).weights
+
+    def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
+        view = weak(client.images, client.facts, client.seed.at("label"))
+        pseudo = client.pseudo_labels(model, view)  # once, with the model as it was sent
+        w = weights_of(pseudo.confidence)
+        client.observe(pseudo, w >= 0.5)
+        D = (w >= NEGLIGIBLE).nonzero().flatten()
+        y = w[:, None] * F.one_hot(pseudo.labels, client.facts.classes)
+        batches = self.batches(client, y, D, self.client_batch, self.client_epochs)
+        fitted = client.fit(Fit(model.weights, batches, self.loss, self.client_sgd(t), client.seed.under("fit")))
+        after = dict(fitted.weights)
+        if self.statistics == "cohort":
+            after |= measured(client.statistics(model.weights), model.stats)
+        return Update(changed(after, self.sent_weights(model)), len(D), fitted.terms, {})
+
+    def batches(self, site: Participant, y: Tensor, D: Tensor, batch: int, epochs: int) -> Iterator[MixedBatch]:
+        mixing = Mixing(self.strong_view, self.mix_beta, "epoch", "shared")
+        return mixing.epochs(site.images, y, D, site.facts, batch, epochs, site.seed)
+
+    def loss(self, network: Network, batch: MixedBatch) -> dict[str, Tensor]:
+        """Everybody's: cross-entropy of strong views and of mixtures. A label of weight w is a target with that sum."""
+        λ_mix = batch.mix_weight
+        L_strong = F.cross_entropy(network(batch.strong), batch.fix_labels)
+        L_mix = F.cross_entropy(network(batch.mixed), λ_mix * batch.fix_labels + (1 - λ_mix) * batch.mix_labels)
+        return {"loss": L_strong + L_mix, "strong": L_strong, "mix": L_mix}
+
+    def correction_after(self, change: Weights | None, state: State, model: Snapshot) -> Weights:
+        """By what this round's clients measured: all of it at first, then as slowly as W̄ moves."""
+        if change is None or self.statistics == "server":
+            return state.correction
+        rate = 1 - KEPT if state.correction else 1.0
+        return learned(state.correction or unchanged(model.stats), change, rate)
+
+    def weights(self, state: State) -> Weights:
+        return state.weights
+
+    def sent_weights(self, model: Snapshot) -> Weights:
+        return model.weights | unchanged(model.stats) if self.statistics == "cohort" else model.weights
+
+    def preview(self) -> Preview:
+        return Preview(self.strong_view, self.mix_beta)
+
+
+def weights_of(confidence: Tensor) -> Tensor:
+    """w: 1 from the mean confidence on, below it by a bell curve as wide as confidences spread (as in SoftMatch)."""
+    below = (confidence.mean() - confidence).clamp(min=0)
+    return (-(below**2) / (2 * confidence.var(correction=0) + 1e-12)).exp()
+
+
+def averaged(average: Weights, W: Weights) -> Weights:
+    """W̄ with one more round in it."""
+    return {name: KEPT * average[name] + (1 - KEPT) * W[name] for name in W} if average else W
