@@ -1,0 +1,147 @@
+"""Balanced: weights of labels, the loss of all, the server's steps, the average, what travels; by hand or NumPy."""
+
+import math
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from semifl.data.mixtures import MixedBatch
+from semifl.federation.sites import statistics_of
+from semifl.federation.tally import tensor_bytes
+from semifl.federation.world import Round
+from semifl.learning.batchnorm import Moments, layers
+from semifl.learning.network import Network
+from semifl.learning.norm_correction import SHIFT, SQUARE
+from semifl.learning.training import Fit, Fitted
+from semifl.learning.weights import Snapshot
+from semifl.methods.balanced import Balanced, weights_of
+from semifl.models.wide_resnet import WideResNet
+from semifl.randomness import Seed
+from testbed import Testbed
+
+
+def softmax(z: np.ndarray) -> np.ndarray:
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def test_the_weights_by_hand() -> None:
+    """Confidences 0.5, 0.7, 0.9: mean 0.7, variance 0.08 / 3."""
+    w = weights_of(torch.tensor([0.5, 0.7, 0.9]))
+    assert w.tolist() == pytest.approx([math.exp(-(0.2**2) / (2 * 0.08 / 3)), 1.0, 1.0], rel=1e-5)
+    assert weights_of(torch.full((4,), 0.4)).tolist() == [1.0] * 4  # nobody is below the mean
+
+
+def test_the_loss_by_hand() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).double()
+    A, b = module[1].weight.detach().numpy(), module[1].bias.detach().numpy()
+    rng = np.random.default_rng(1)
+    strong, mixed = rng.normal(size=(2, 5, 4))
+    w, partner = rng.uniform(size=5), rng.uniform(size=5)
+    first, second = np.eye(3)[[0, 2, 1, 0, 2]] * w[:, None], np.eye(3)[[1, 1, 0, 2, 2]] * partner[:, None]
+
+    L_strong = -(first * np.log(softmax(strong @ A.T + b))).sum(axis=1).mean()
+    L_mix = -((0.3 * first + 0.7 * second) * np.log(softmax(mixed @ A.T + b))).sum(axis=1).mean()
+
+    pictures = [torch.tensor(each).view(5, 1, 2, 2) for each in (strong, mixed)]
+    batch = MixedBatch(*pictures, torch.tensor(first), torch.tensor(second), torch.tensor(0.3, dtype=torch.float64))
+    terms = Balanced().loss(Network(module), batch)
+    assert terms["strong"].item() == pytest.approx(L_strong)
+    assert terms["mix"].item() == pytest.approx(L_mix)
+    assert terms["loss"].item() == pytest.approx(L_strong + L_mix)
+
+
+@pytest.mark.parametrize(("server_steps", "warm_up", "expected"), [(7, 10, (18, 8)), (1, 0, (4, 4))])
+def test_the_server_takes_its_steps_however_few_its_labels(
+    server_steps: int, warm_up: int, expected: tuple[int, int]
+) -> None:
+    """Six labels in batches of four are two steps an epoch, of which there are two at least."""
+    fields = {"server_batch": 4, "server_epochs": 2, "server_steps": server_steps, "warm_up": warm_up}
+    testbed = Testbed(name="balanced", **fields)
+    taken = []
+
+    def fit(job: Fit) -> Fitted:
+        batches = list(job.batches)
+        taken.append(len(batches))
+        return type(testbed.server).fit(testbed.server, replace(job, batches=batches))
+
+    server = copy(testbed.server)
+    server.fit = fit
+    for index in (1, 2):
+        t = Round(index, 0.0, Seed(0).under("round", index))
+        testbed.method.server_update(server.at(t), testbed.first, t)
+    assert tuple(taken) == expected
+
+
+def test_the_model_of_a_round_is_the_average_over_rounds() -> None:
+    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
+    state = testbed.method.start(testbed.first)
+    tuned = []
+    for index in (1, 2, 3):
+        state = testbed.round(index, state)
+        ((_, fitted),) = testbed.server.fits
+        tuned.append(fitted.weights)
+    for name, tensor in testbed.model.weights.items():
+        expected = 0.8 * (0.8 * tuned[0][name] + 0.2 * tuned[1][name]) + 0.2 * tuned[2][name]
+        torch.testing.assert_close(tensor, expected)
+
+
+def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
+    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    ((sent, _),) = testbed.clients.sent
+    own = testbed.server.statistics(sent.weights)
+    assert all(torch.equal(sent.stats[name].mean, each.mean) for name, each in own.items())  # nobody has told yet
+
+    (layer,) = own
+    parts = [
+        statistics_of(testbed.place, sent.weights, testbed.place.images[testbed.place.holdings[client]])
+        for client in range(4)
+    ]
+    shift = sum((part[layer].mean - own[layer].mean) / own[layer].var.sqrt() for part in parts) / 4
+    torch.testing.assert_close(state.correction[SHIFT + layer].double(), shift, rtol=1e-4, atol=1e-5)
+
+    testbed.round(2, state)
+    ((sent, _),) = testbed.clients.sent
+    own = testbed.server.statistics(sent.weights)[layer]
+    torch.testing.assert_close(sent.stats[layer].mean, own.mean + state.correction[SHIFT + layer] * own.var.sqrt())
+    torch.testing.assert_close(sent.stats[layer].var, own.var * state.correction[SQUARE + layer])
+
+
+def test_statistics_stay_at_home_if_they_must() -> None:
+    testbed = Testbed(name="balanced", statistics="server", server_batch=4, warm_up=0, server_steps=2)
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    ((sent, _),) = testbed.clients.sent
+    assert state.correction == {}
+    assert all(set(reply.update.change) == set(sent.weights) for reply in testbed.clients.replies)
+
+
+def test_a_round_moves_hardly_more_bytes_than_semifl() -> None:
+    """SemiFL sends weights and statistics, and gets weights: for the paper's network."""
+    module = WideResNet(28, 2).build(3, 32, 10)
+    weights = {name: each.detach() for name, each in module.named_parameters()}
+    stats = {
+        name: Moments(1, torch.zeros(len(each.weight)).double(), torch.ones(len(each.weight)).double())
+        for name, each in layers(module).items()
+    }
+    model = Snapshot(weights, stats)
+    semifl = tensor_bytes(model) + tensor_bytes(weights)
+    assert tensor_bytes(model) + tensor_bytes(Balanced().sent_weights(model)) < 1.01 * semifl
+
+
+def test_rare_labels_can_weigh_as_much_as_common_ones() -> None:
+    """Three labels of a class and one of another: weights 4 / (2 · 3) and 4 / (2 · 1)."""
+    testbed = Testbed(name="balanced", class_weights=True, warm_up=0, server_steps=1, server_epochs=1, server_batch=8)
+    server = testbed.server
+    server.images, server.labels = server.images[:4], torch.tensor([0, 0, 0, 2])
+    seen = []
+    server.fit = lambda job: seen.extend(job.batches) or Fitted(testbed.first, {}, {})
+    t = Round(1, 0.0, Seed(0).under("round", 1))
+    testbed.method.server_update(server, testbed.first, t)
+    (batch,) = seen
+    assert sorted(batch.fix_labels.sum(dim=1).tolist()) == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2.0])
