@@ -11,10 +11,13 @@ import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
+from semifl.records.metrics import METRICS, WORDS
+from semifl.words import counted
 
 if TYPE_CHECKING:
     from semifl.trained.assessment import Assessment
 
+COLUMNS = ("precision", "recall", "specificity", "f1")
 WIDEST = 20  # classes whose confusion matrix still fits a terminal
 
 
@@ -23,24 +26,31 @@ def command(
     data: Annotated[
         Path | None, typer.Argument(metavar="[DATA]", help="A folder <class>/* [default: the run's own test pictures].")
     ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", min=0.0, max=1.0, help="Of two classes: [default: the model's own, or 0.5]."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: options.Device = "auto",
 ) -> None:
-    """Accuracy, precision and recall per class, the confusion matrix and calibration on labeled pictures."""
+    """Accuracy, AUC, F1, calibration, numbers by class and the confusion matrix on labeled pictures."""
     from semifl.trained.assessment import assess
     from semifl.trained.prediction import find_model
 
     model = find_model(run, options.device_name(device))
     images, labels = _from_run(run) if data is None else _from_folder(data, model)
-    found = assess(model, images, labels)
+    found = assess(model, images, labels, threshold)
     if as_json:
         typer.echo(json.dumps(found.facts()))
         return
     score = found.score
-    typer.echo(
-        f"{score.count} pictures, accuracy {score.accuracy:.2f} %, balanced accuracy {score.balanced_accuracy:.2f} %, "
-        f"calibration error {found.calibration_error:.1f} %"
-    )
+    numbers = (f"{WORDS[name]} {getattr(score, name):.2f} %" for name in (*METRICS, "calibration_error"))
+    typer.echo(f"{counted(score.count, 'picture')}, {', '.join(numbers)}")
+    if found.decision:
+        typer.echo(
+            f"{found.positive} is said from a probability of {found.decision.threshold:.3f} on: "
+            f"sensitivity {found.decision.sensitivity:.1f} %, specificity {found.decision.specificity:.1f} %"
+        )
     _print_classes(found)
     if len(found.classes) <= WIDEST:
         _print_confusion(found)
@@ -53,10 +63,11 @@ def _print_classes(found: Assessment) -> None:
         return "–" if value is None else f"{value:.1f}"
 
     lines = [
-        [name, str(each.pictures), percent(each.precision), percent(each.recall)]
+        [name, str(each.pictures), *(percent(getattr(each, column)) for column in COLUMNS)]
         for name, each in found.classes.items()
     ]
-    typer.echo(f"\n{markdown_table(['class', 'pictures', 'precision %', 'recall %'], lines)}")
+    header = ["class", "pictures", *(f"{column.replace('f1', 'F1')} %" for column in COLUMNS)]
+    typer.echo(f"\n{markdown_table(header, lines)}")
 
 
 def _print_confusion(found: Assessment) -> None:

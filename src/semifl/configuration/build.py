@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from semifl import machine
+from semifl import machine, registry
 from semifl.configuration.config import VIEWS, Chosen, Config, Views, WarmStart
 from semifl.data.augment import strong, weak
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, Source
@@ -89,6 +89,7 @@ def build_world(config: Config) -> World:
     data = build_data(config.data.thing, config.views)
     seed = Seed(config.run.seed).under("data")
     config = _resolve(config, data)
+    positive_class(config, data.facts)
     labeled = _draw_labeled(config, data, seed)
     _check_labels(data, labeled)
     server, validation = hold_out(labeled, data.labels, config.split.validation, data.facts.class_names, seed)
@@ -235,6 +236,18 @@ def _resolve(config: Config, data: Dataset) -> Config:
     partition = split.partition or (BySite() if data.sites else Iid())
     clients = split.clients or len(data.sites) or CLIENTS
     return replace(config, split=replace(split, labeled=labeled, clients=clients, partition=partition))
+
+
+def positive_class(config: Config, facts: Facts) -> int:
+    """Of two classes the one whose finding counts as positive; with more there is none, and the last stands in."""
+    name = config.run.positive
+    if not name:
+        return facts.classes - 1
+    if facts.classes != 2:
+        raise UserError(f"positive = {name!r} is for two classes, and there are {facts.classes}")
+    if name not in facts.class_names:
+        raise registry.unknown(name, "positive", facts.class_names)
+    return facts.class_names.index(name)
 
 
 def _draw_labeled(config: Config, data: Dataset, seed: Seed) -> Tensor:

@@ -27,6 +27,7 @@ from semifl.fields import Checked, Choice, Count, NotNegative, ShareBelowOne, Wh
 from semifl.learning.precision import Wanted
 from semifl.parsing import DEEPEST, TooDeep, from_toml, shallow
 from semifl.records.directory import RunDirectory
+from semifl.records.metrics import METRICS, Metric
 from semifl.registry import did_you_mean
 from semifl.regular import read_text
 from semifl.toml import Table
@@ -58,7 +59,7 @@ class Stop(Checked):
     """When to end before the last round; 0 means never."""
 
     minutes: NotNegative = 0.0  # of training; 0 means no limit
-    patience: Whole = 0  # rounds without a better accuracy on the validation part
+    patience: Whole = 0  # rounds without a better metric on the validation part
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,16 @@ class Run(Checked):
     rounds: Count = 800  # of communication
     threads: Count = 2  # of the server's own training; part of the result's bits, so never derived from --workers
     precision: Wanted = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
+    metric: Metric = "accuracy"  # what decides: the best round, patience, the guard, and what reports show first
+    positive: str = ""  # of two classes the one whose finding counts as positive; the second if left out
     labels_only: bool = True  # also train the same model without clients, to see what they bring
     guard: bool = False  # judge the clients' work by held-out labels and go back where it does harm
     max_failures: Whole = 0  # clients whose code may raise before the run stops
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}")
 
 
 @dataclass(frozen=True)

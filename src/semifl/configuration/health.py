@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from semifl.fields import Checked, Count, Range
-from semifl.records.record import Measured
+from semifl.records.metrics import Metric
+from semifl.records.record import Measured, number
 
 Policy = Literal["warn", "skip", "stop"]
 
@@ -34,7 +35,7 @@ class Health(Checked):
     explode_factor: Annotated[float, Range(1, open_least=True)] = 10.0  # times the median update of the rounds before
     patience: Count = 10  # rounds that a slow sign must last
 
-    def alerts(self, record: Measured, history: Sequence[Measured], finite: bool) -> list[str]:
+    def alerts(self, record: Measured, history: Sequence[Measured], finite: bool, metric: Metric) -> list[str]:
         """The signs that a round shows; `finite` says whether its losses and the weights after it are."""
         recent = [*history[-2 * self.patience :], record]
         found = {
@@ -43,7 +44,7 @@ class Health(Checked):
             "nothing confident": _lasts(recent, self.patience, _nothing_confident),
             "one class": _lasts(recent, 3, _one_class),
             "agreement falling": self._disagrees(recent),
-            "below the start": _lasts(recent, self.patience, lambda each: _below(each, history)),
+            "below the start": _lasts(recent, self.patience, lambda each: _below(each, history, metric)),
             "rejected": bool(record["rejected"]),
         }
         return [name for name, present in found.items() if present]
@@ -82,6 +83,7 @@ def _one_class(record: Measured) -> bool:
     return len(counts) > 1 and sum(counts) >= 50 and max(counts) > 0.95 * sum(counts)
 
 
-def _below(record: Measured, history: Sequence[Measured]) -> bool:
-    first = history[0].get("validation_accuracy") if history else None
-    return first is not None and record["validation_accuracy"] < first
+def _below(record: Measured, history: Sequence[Measured], metric: Metric) -> bool:
+    key = f"validation_{metric}"
+    first, now = (number(each.get(key)) for each in (history[0] if history else record, record))
+    return first is not None and now is not None and now < first

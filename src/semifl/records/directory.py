@@ -25,7 +25,7 @@ MOST_ROUNDS = 10**9  # what lies beyond is damage
 # What tells how a run went, and so what a report is made of.
 FILES = (
     *("config.toml", "environment.json", "rounds.jsonl", "events.jsonl"),
-    *("result.json", "world.json", "confusion.json", "gallery/gallery.json"),
+    *("result.json", "world.json", "labels_only.json", "confusion.json", "gallery/gallery.json"),
 )
 
 

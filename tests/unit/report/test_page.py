@@ -19,8 +19,9 @@ from semifl.report.svg import Line, line_chart, ticks
 from written_runs import round_line, write_run
 
 FIGURES = (
-    "accuracy loss pseudo-labels signals update-norm participation confidence classes confusion seconds bytes".split()
-)
+    "accuracy metrics loss pseudo-labels signals update-norm "
+    "participation confidence classes confusion calibration seconds bytes"
+).split()
 GALLERIES = ["gallery-views", "gallery-confident", "gallery-mistakes"]
 
 

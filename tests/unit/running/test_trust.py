@@ -132,14 +132,42 @@ def test_a_warning_is_shown_once(tmp_path: Path) -> None:
 
 
 def score(right: int, wrong: int) -> Score:
-    return Score(0.0, torch.tensor([[right, wrong], [0, 0]]))
+    labels = torch.zeros(right + wrong, dtype=torch.int64)
+    return Score(0.0, torch.tensor([[right, wrong], [0, 0]]), torch.full((right + wrong, 2), 0.5), labels)
 
 
 def test_the_standard_error_of_an_accuracy_by_hand() -> None:
     # 80 % of 40: Laplace's share (32 + 1) / 42 = 0.785714; √(0.785714 · 0.214286 / 40) = 0.064880.
-    assert standard_error(80.0, 40) == pytest.approx(6.4880, abs=1e-3)
-    assert standard_error(100.0, 10) > 0
-    assert "±13 points" in what_it_can_tell(40)
+    assert standard_error(80.0, score(32, 8), "accuracy") == pytest.approx(6.4880, abs=1e-3)
+    assert standard_error(100.0, score(10, 0), "accuracy") > 0
+
+
+def two_classes(of_zero: tuple[int, int], of_one: tuple[int, int]) -> Score:
+    """Right and wrong of each of two classes."""
+    confusion = torch.tensor([of_zero, of_one[::-1]])
+    labels = torch.tensor([0] * sum(of_zero) + [1] * sum(of_one))
+    return Score(0.0, confusion, torch.full((len(labels), 2), 0.5), labels)
+
+
+def test_the_standard_errors_of_other_metrics_by_hand() -> None:
+    found = two_classes((9, 1), (12, 8))
+    # Balanced accuracy of 75 %: shares (7.5 + 1) / 12 and (15 + 1) / 22; √(s (1 − s) / n) each, their root sum over 2.
+    first, second = 8.5 / 12, 16 / 22
+    by_hand = (first * (1 - first) / 10 + second * (1 - second) / 20) ** 0.5 / 2
+    assert standard_error(75.0, found, "balanced_accuracy") == pytest.approx(100 * by_hand)
+    # F1: (drawn + said) / 2 is (10 + 17) / 2 of class 0 and (20 + 13) / 2 of class 1.
+    shares = [(0.75 * n + 1) / (n + 2) for n in (13.5, 16.5)]
+    by_hand = sum(s * (1 - s) / n for s, n in zip(shares, (13.5, 16.5), strict=True)) ** 0.5 / 2
+    assert standard_error(75.0, found, "f1") == pytest.approx(100 * by_hand)
+    # Hanley and McNeil for an area of (0.75 · 200 + 1) / 202 with 10 of one and 20 of the other, the larger of both.
+    area = 151 / 202
+    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
+    errors = [
+        ((area * (1 - area) + (a - 1) * (q1 - area**2) + (b - 1) * (q2 - area**2)) / 200) ** 0.5
+        for a, b in ((10, 20), (20, 10))
+    ]
+    assert standard_error(75.0, found, "auc") == pytest.approx(100 * max(errors))
+    assert "±13 points" in what_it_can_tell(score(32, 8), "accuracy")
 
 
 def test_the_guard_goes_back_to_the_best_model_only_if_a_new_one_is_clearly_worse() -> None:
@@ -148,22 +176,24 @@ def test_the_guard_goes_back_to_the_best_model_only_if_a_new_one_is_clearly_wors
     guard = Guard(good, 80.0, 0)
     state = method.start({"w": torch.zeros(2)})
     tested = Snapshot({"w": torch.full((2,), 5.0)}, {})
-    better, remembered = judge(guard, tested, score(33, 7), state, method)
+    better, remembered = judge(guard, tested, score(33, 7), "accuracy", state, method)
     assert better is state
-    assert (remembered.accuracy, remembered.weights) == (82.5, tested.weights)
-    same, remembered = judge(guard, tested, score(28, 12), state, method)  # 70 %: within two standard errors
+    assert (remembered.value, remembered.weights) == (82.5, tested.weights)
+    same, remembered = judge(
+        guard, tested, score(28, 12), "accuracy", state, method
+    )  # 70 %: within two standard errors
     assert same is state
     assert remembered == guard
-    back, remembered = judge(guard, tested, score(26, 14), state, method)  # 65 %: beyond them
+    back, remembered = judge(guard, tested, score(26, 14), "accuracy", state, method)  # 65 %: beyond them
     assert back.weights is good
     assert float(back.past.first["w"].abs().sum()) == 0
     assert remembered.fallbacks == 1
 
 
 def test_a_model_must_beat_its_rival_by_more_than_chance() -> None:
-    assert not beats(score(34, 6), score(32, 8))  # 85 against 80 ± 6.5
-    assert beats(score(35, 5), score(32, 8))  # 87.5
-    assert first_guard({}).accuracy == 0
+    assert not beats(score(34, 6), score(32, 8), "accuracy")  # 85 against 80 ± 6.5
+    assert beats(score(35, 5), score(32, 8), "accuracy")  # 87.5
+    assert first_guard({}).value == 0
 
 
 def guarded_table(**method) -> dict:
