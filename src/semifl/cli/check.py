@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semifl.cli import options
+from semifl.words import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,6 +84,8 @@ def _say_found(found: Survey) -> None:
     if found.others:
         names = ", ".join(f"{count} {suffix}" for suffix, count in found.others.most_common())
         typer.echo(f"not read   files that are no pictures we know: {names}")
+    if found.unlisted:
+        typer.echo(f"not listed {counted(found.unlisted, 'picture')} of which the CSV file does not speak; left out")
     if found.twins:
         learned, tested = found.twins[0]
         typer.echo(

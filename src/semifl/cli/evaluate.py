@@ -24,7 +24,10 @@ WIDEST = 20  # classes whose confusion matrix still fits a terminal
 def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a model.safetensors.")],
     data: Annotated[
-        Path | None, typer.Argument(metavar="[DATA]", help="A folder <class>/* [default: the run's own test pictures].")
+        Path | None,
+        typer.Argument(
+            metavar="[DATA]", help="A folder <class>/*, or a CSV file,label [default: the run's own test pictures]."
+        ),
     ] = None,
     threshold: Annotated[
         float | None,
@@ -90,13 +93,13 @@ def _from_run(run: Path) -> tuple[Any, Any]:
 
 
 def _from_folder(folder: Path, model: Any) -> tuple[Any, Any]:
-    import torch
+    from semifl.data.pictures import pictures_below
 
-    from semifl.data.pictures import decode, pictures_below
-
+    names = model.facts.class_names
+    if folder.is_file() and folder.suffix.lower() == ".csv":
+        return _decoded(_listed(folder, names), model)
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
-    names = model.facts.class_names
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
     # macOS spells "ä" as two characters, others as one; they are the same name.
     given = {unicodedata.normalize("NFC", path.name): path for path in folders}
@@ -107,5 +110,29 @@ def _from_folder(folder: Path, model: Any) -> tuple[Any, Any]:
     pairs = [(path, names.index(name)) for name in given for path in pictures_below(given[name])]
     if not pairs:
         raise UserError(f"{folder} holds no pictures")
-    images = [decode(path, model.facts.size, model.facts.channels) for path, _ in pairs]
+    return _decoded(pairs, model)
+
+
+def _listed(file: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
+    """The labeled pictures of a CSV file; their names are relative to its folder."""
+    from semifl.data.listing import read_rows
+
+    rows = [row for row in read_rows(file) if row.label]
+    unknown = [row for row in rows if row.label not in names]
+    if unknown:
+        raise UserError(
+            f"{file}, line {unknown[0].line}, has class {unknown[0].label!r}, which the model does not know; "
+            f"it knows {', '.join(names)}"
+        )
+    if not rows:
+        raise UserError(f"{file} names no labeled picture")
+    return [(file.parent / row.file, names.index(row.label)) for row in rows]
+
+
+def _decoded(pairs: list[tuple[Path, int]], model: Any) -> tuple[Any, Any]:
+    import torch
+
+    from semifl.data.pictures import decode
+
+    images = [decode(path, model.facts.size, model.facts.channels, model.facts.bits) for path, _ in pairs]
     return torch.stack(images), torch.tensor([label for _, label in pairs])

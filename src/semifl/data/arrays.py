@@ -62,6 +62,8 @@ def as_pictures(given: Any, what: str) -> list[Tensor]:
 def as_labels(given: Any, count: int, what: str) -> Tensor:
     """int64 [count]."""
     labels = _array(given)
+    if labels.dim() == 2 and labels.shape[1] == 1:  # a column, as spreadsheets and many archives have them
+        labels = labels[:, 0]
     if labels.dim() != 1 or len(labels) != count:
         raise UserError(f"{what} must be one label for each of the {count} pictures, not {list(labels.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:

@@ -25,6 +25,7 @@ class Facts:
     may_flip: bool  # a mirrored picture is as good an example as the original
     channels: int
     size: int  # side of the square pictures, in pixels
+    bits: int = 0  # of greys with more than eight, by the server's pictures; 0 if it has none
     # Filters that whiten patches of the server's pictures, where the model asks for them. They travel with an order, so
     # that every site has the hub's bits; a model file has them among its tensors instead.
     whitening: Rows | None = field(default=None, repr=False)

@@ -30,7 +30,7 @@ from semifl.toml import Table, dotted
 
 RUN_KEYS = ("seed", "rounds", "precision")  # of the keys outside all sections, those that clients need
 KEYS = ("semifl", "format", "run", "sites", "config", "facts")
-FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size", "whitening")
+FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size", "bits", "whitening")
 LONGEST_NAME = 80  # characters of a run's name: what is added to it must still be the name of a file
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 RUN = re.compile(rf"{NAME.pattern}\.[0-9a-f]{{8}}")  # a name, and what tells the run from others of that name
@@ -124,6 +124,7 @@ def _facts(given: Any, policy: Policy) -> Facts:
             may_flip=bool(given["may_flip"]),
             channels=int(given["channels"]),
             size=int(given["size"]),
+            bits=int(given.get("bits", 0)),
             whitening=_rows(given.get("whitening")),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -135,6 +136,8 @@ def _facts(given: Any, policy: Policy) -> Facts:
             f"the order asks for pictures of {facts.size} pixels, and this site's policy allows "
             f"{policy.limits.largest_picture} (limits.largest_picture)"
         )
+    if not 0 <= facts.bits <= 16:
+        raise UserError(f"the order asks for greys of {facts.bits} bits: up to 16 can be had")
     if not 2 <= facts.classes <= LARGEST_NUMBER or not all(0 < value < 1e6 for value in facts.std):
         raise UserError(f"the order's facts of the pictures make no sense ({facts.classes} classes)")
     if facts.whitening is not None and not _whitens(facts.whitening, PATCH**2 * facts.channels):

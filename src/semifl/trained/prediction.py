@@ -55,7 +55,7 @@ def predict(model: TrainedModel, paths: Iterable[Path], rule: Rule | None = None
         decoded, problems = dict[Path, Tensor](), dict[Path, str]()
         for path in chunk:
             try:
-                decoded[path] = decode(path, model.facts.size, model.facts.channels)
+                decoded[path] = decode(path, model.facts.size, model.facts.channels, model.facts.bits)
             except UnreadableError as error:
                 problems[path] = str(error)
         answers = _classify(model, decoded, rule)
