@@ -35,6 +35,7 @@ def command(
         _reproduce(Path(what), rounds, options.worker_count(workers), options.device_name(device))
         return
     from semifl.configuration.build import build_world
+    from semifl.data.duplicates import duplicates
     from semifl.running.estimate import estimate
 
     config = options.load(what, settings)
@@ -43,6 +44,8 @@ def command(
         _say_found(survey())
     world = build_world(config)
     _say_data(world, per_class=not survey)
+    for sentence in duplicates(world.data):
+        typer.echo(f"warning: {sentence}", err=True)
     count = options.worker_count(workers)
     needs = estimate(world, count, options.device_name(device))
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in needs.seconds.items())
@@ -86,13 +89,6 @@ def _say_found(found: Survey) -> None:
         typer.echo(f"not read   files that are no pictures we know: {names}")
     if found.unlisted:
         typer.echo(f"not listed {counted(found.unlisted, 'picture')} of which the CSV file does not speak; left out")
-    if found.twins:
-        learned, tested = found.twins[0]
-        typer.echo(
-            "warning: also among the pictures to learn from, which makes the accuracy look better than it is: "
-            f"{len(found.twins)} of the test pictures; the first, {tested}, is {learned}",
-            err=True,
-        )
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -50,6 +50,8 @@ class Dataset:
     labeled: Tensor | None = None  # positions of the server's pictures, where the data come split already
     sites: tuple[str, ...] = ()  # names of the places that hold the unlabeled pictures, where they come by site
     site_of: Tensor | None = None  # int64 [n], position in `sites`, UNKNOWN for the server's pictures
+    names: tuple[str, ...] = ()  # of the pictures, where they are a person's own: files, or places in arrays
+    test_names: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()  # unreadable files that were left out because the user said so
 
 

@@ -68,13 +68,26 @@ def decode(source: Path | BinaryIO, size: int, channels: int | None = None, bits
 
 
 def pictures_below(folder: Path) -> list[Path]:
-    """Every file with a picture's suffix that is not hidden, in an order that does not depend on the file system."""
-    found = []
-    for at, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+    """Every picture that is not hidden, also below links, in an order that does not depend on the file system."""
+    found, seen = list[str](), set[tuple[int, int]]()
+    for at, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        place = _inode(at)
+        if place in seen:  # a link that leads back, or a second one to the same folder
+            folders.clear()
+            continue
+        seen.add(place)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         paths = (os.path.join(at, name) for name in files if not name.startswith("."))  # noqa: PTH118  (a Path each is slow)
         found += [path for path in paths if is_picture(path)]
     return [Path(name) for name in sorted(found, key=os.fsencode)]
+
+
+def _inode(folder: str) -> tuple[int, int]:
+    try:
+        state = os.stat(folder)  # noqa: PTH116
+    except OSError as error:
+        refuse(error)
+    return state.st_dev, state.st_ino
 
 
 def refuse(error: OSError) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -35,7 +34,6 @@ class Survey(NamedTuple):
     kinds: Counter[str]
     others: Counter[str]  # files that are no pictures by their suffix
     unlisted: int  # pictures of which the list that says what is what does not speak
-    twins: list[tuple[Path, Path]]  # a picture to learn from and one to test with, equal byte by byte
 
 
 def survey(root: Path, groups: dict[str, list[str]], entries: Sequence[Entry], is_listed: bool) -> Survey:
@@ -50,7 +48,7 @@ def survey(root: Path, groups: dict[str, list[str]], entries: Sequence[Entry], i
     sizes.sort(key=lambda size: (size[0] * size[1], size))
     known = {entry.path for entry in entries}
     unlisted = sum(path not in known for path in pictures_below(root)) if is_listed else 0
-    return Survey(counts, sizes, kinds, _others(root, groups), unlisted, _twins(entries))
+    return Survey(counts, sizes, kinds, _others(root, groups), unlisted)
 
 
 def _look(path: Path) -> tuple[tuple[int, int], str] | None:
@@ -74,28 +72,3 @@ def _others(root: Path, groups: dict[str, list[str]]) -> Counter[str]:
             others = (name for name in files if not name.startswith(".") and not is_picture(os.path.join(at, name)))  # noqa: PTH118
             found.update(Path(name).suffix.lower() or name for name in others)
     return found
-
-
-def _twins(entries: Sequence[Entry]) -> list[tuple[Path, Path]]:
-    """Pictures that are both learned from with their label and tested with."""
-    tested = [entry.path for entry in entries if entry.part == "test"]
-    learned = [entry.path for entry in entries if entry.part in ("labeled", "train")]
-    sizes = {_bytes(path) for path in learned} & {_bytes(path) for path in tested}  # others need not be read
-    by_content = {_content(path): path for path in learned if _bytes(path) in sizes}
-    candidates = ((_content(path), path) for path in tested if _bytes(path) in sizes)
-    return [(by_content[content], path) for content, path in candidates if content in by_content]
-
-
-def _bytes(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
-
-
-def _content(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()
-    except OSError:
-        return f"unreadable {path}"

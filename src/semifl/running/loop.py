@@ -16,6 +16,7 @@ from semifl import toml
 from semifl.configuration.build import World, build_world
 from semifl.configuration.config import Config, decode, of_run, read
 from semifl.configuration.health import MESSAGES
+from semifl.data.duplicates import duplicates
 from semifl.errors import RunStopped, UserError
 from semifl.learning.precision import choose
 from semifl.learning.weights import digest, distance, is_finite
@@ -63,6 +64,9 @@ def start(
     directory = RunDirectory(out)
     check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
     directory.create(world.config.table(), environment())
+    for sentence in duplicates(world.data):
+        (observer or Silent()).warn(sentence)
+        directory.add_event("duplicates", what=sentence)
     with directory.locked():
         return _run(world, directory, workers, device, observer or Silent(), elsewhere)
 

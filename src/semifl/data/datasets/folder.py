@@ -69,7 +69,8 @@ class Folder(Checked):
         skipped = tuple(str(entries[position].path.relative_to(root)) for position in decoded.skipped)
         entries = [entry for position, entry in enumerate(entries) if position not in lost]
         _check(root, groups, entries)  # again: what was skipped may have been all there was
-        return self._assemble(groups, entries, decoded, skipped)
+        names = tuple(str(entry.path.relative_to(root)) for entry in entries)
+        return self._assemble(groups, entries, decoded, names, skipped)
 
     def survey(self) -> Survey:
         """What lies there, file by file, before anything is decided."""
@@ -139,7 +140,9 @@ class Folder(Checked):
             # All of them, also where an unreadable one will stop everything: a person wants to hear of all at once.
             return decode_all(paths, self.size, CHANNELS[self.channels], bits, progress=shown)
 
-    def _assemble(self, groups: Groups, entries: list[Entry], decoded: Decoded, skipped: tuple[str, ...]) -> Dataset:
+    def _assemble(
+        self, groups: Groups, entries: list[Entry], decoded: Decoded, names: tuple[str, ...], skipped: tuple[str, ...]
+    ) -> Dataset:
         """Put a label or a site to every picture; the test pictures are the last part."""
         classes, sites = groups["test"], self._sites(groups)
         known = ("labeled", "train", "test")
@@ -162,6 +165,8 @@ class Folder(Checked):
             labeled=labeled,
             sites=sites,
             site_of=site_of,
+            names=names[:training],
+            test_names=names[training:],
             skipped=skipped,
         )
 

@@ -43,7 +43,11 @@ class Npz(Checked):
         test_labels = as_labels(arrays["test_labels"], len(test_images), f"test_labels of {self.root}")
         classes = self._names(int(torch.cat([labels, test_labels]).max()) + 1)
         facts = Facts(classes, *moments(images), self.flip, channels, side)
-        return Dataset(facts, images, labels, test_images, test_labels)
+        own, tested = (
+            tuple(f"{name}[{place}]" for place in range(len(part)))
+            for name, part in (("train_images", images), ("test_images", test_images))
+        )
+        return Dataset(facts, images, labels, test_images, test_labels, names=own, test_names=tested)
 
     def _names(self, count: int) -> tuple[str, ...]:
         if not self.classes:
