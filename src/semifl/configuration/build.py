@@ -31,6 +31,7 @@ from semifl.regular import why
 
 COPIES = 4  # of every weight while a model trains: itself, its gradient, its momentum, the model as it was sent
 BYTES = 4  # of a weight
+SMALLEST = 2  # side of a picture, in pixels: less cannot be shifted
 LABELED, CLIENTS = 250, 100  # where neither the configuration nor the data say
 
 
@@ -88,6 +89,7 @@ def build_world(config: Config) -> World:
     """Load the data and divide it."""
     data = build_data(config.data.thing, config.views)
     seed = Seed(config.run.seed).under("data")
+    _check_facts(data.facts)
     config = _resolve(config, data)
     positive_class(config, data.facts)
     labeled = _draw_labeled(config, data, seed)
@@ -236,6 +238,17 @@ def _resolve(config: Config, data: Dataset) -> Config:
     partition = split.partition or (BySite() if data.sites else Iid())
     clients = split.clients or len(data.sites) or CLIENTS
     return replace(config, split=replace(split, labeled=labeled, clients=clients, partition=partition))
+
+
+def _check_facts(facts: Facts) -> None:
+    """What no classifier can be made of."""
+    if facts.classes < 2:
+        raise UserError(
+            f"there is one class only, {facts.class_names[0]!r}: to tell apart takes two or more, "
+            "each with labeled and with test pictures"
+        )
+    if facts.size < SMALLEST:
+        raise UserError(f"pictures of {facts.size} × {facts.size} pixels show nothing: {SMALLEST} is the least")
 
 
 def positive_class(config: Config, facts: Facts) -> int:

@@ -20,7 +20,7 @@ from semifl.errors import UserError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"})
-LARGEST_SIDE = 4096  # pixels of a square picture; no model here could be trained on more
+LARGEST_SIDE = 1024  # pixels of a square picture; more is beyond any model here
 BLOCK = 64  # pictures per task of a decoding thread
 
 ORIENTATION = 0x0112  # the EXIF tag, and what undoes each of its values

@@ -106,6 +106,8 @@ def read_run(path: Path) -> Run:
     if not any((path / name).is_file() for name in ("config.toml", "rounds.jsonl", "result.json")):
         raise UserError(f"{path} is not a run directory: it has no config.toml")
     run, problems = RunDirectory(path), list[str]()
+    if run.is_project():
+        raise UserError(f"{path} is a project and not a run: start one with 'semifl run {path}/config.toml'")
     config, rounds, result = run.config(problems), run.rounds(problems), run.outcome(problems)
     detail = run.facts("confusion.json", problems)
     if not result:

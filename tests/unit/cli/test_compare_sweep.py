@@ -45,7 +45,7 @@ def test_mistakes_in_comparing_are_one_sentence(tmp_path: Path, capsys: Output) 
     a, twice = make_run(tmp_path / "a", 0, 80.0), make_run(tmp_path / "a2", 0, 81.0)
     (tmp_path / "empty").mkdir()
     unfinished = make_run(tmp_path / "u", 0, 1.0)
-    (unfinished / "result.json").unlink()
+    (unfinished / "result.json").rename(unfinished / "environment.json")
     damaged = make_run(tmp_path / "d", 0, 1.0)
     (damaged / "result.json").write_text("{")
     for runs, said in (

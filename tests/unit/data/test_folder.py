@@ -373,7 +373,7 @@ def test_a_root_is_needed(root):
         Folder().load()
     with pytest.raises(UserError, match=f"{root} is not a folder"):
         Folder(str(root)).load()
-    with pytest.raises(UserError, match=r"data\.size must lie between 1 and 4096, not 0"):
+    with pytest.raises(UserError, match=r"data\.size must lie between 2 and 1024, not 0"):
         config_decode({"data": {"name": "folder", "root": str(root), "size": 0}})
 
 

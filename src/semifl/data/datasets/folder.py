@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import torch
 
+from semifl import machine
 from semifl.data.cache import keep, recall
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, moments
 from semifl.data.depth import deepest
@@ -51,7 +52,7 @@ class Folder(Checked):
     """
 
     root: str = ""  # the folder of pictures
-    size: Annotated[int, Range(1, LARGEST_SIDE)] = 32  # side of the square pictures, in pixels
+    size: Annotated[int, Range(2, LARGEST_SIDE)] = 32  # side of the square pictures, in pixels
     unreadable: Literal["stop", "skip"] = "stop"  # what to do about files that are no pictures
     channels: Literal["auto", "grey", "color"] = "auto"  # auto: grey if every picture is
     bits: Annotated[int, Range(0, 16)] = 0  # of greys with more than eight; 0: those of the server's brightest pixel
@@ -135,6 +136,12 @@ class Folder(Checked):
         return decoded
 
     def _decode_files(self, paths: list[Path], bits: int, progress: Progress | None) -> Decoded:
+        needed, there = 3 * len(paths) * self.size**2, machine.memory()  # bytes; grey ones are told apart later
+        if needed > there:
+            raise UserError(
+                f"data.size = {self.size} makes {needed / 1e9:,.1f} GB of {len(paths):,} pictures, "
+                f"and this machine has {there / 1e9:,.1f} GB of memory: choose a smaller one"
+            )
         waiting = progress is None and len(paths) > PATIENCE
         with bar("Decoding pictures", "pictures") if waiting else nullcontext(progress) as shown:
             # All of them, also where an unreadable one will stop everything: a person wants to hear of all at once.
