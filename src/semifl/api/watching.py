@@ -74,7 +74,7 @@ class NotebookBar(Silent):
     def _text(self) -> str:
         bar = f'<progress value="{self._done}" max="{self._rounds}"></progress>'
         lines = [html.escape(line) for line in self._notes]
-        return "<br>".join([*lines, f"{bar} {self._done}/{self._rounds} rounds {html.escape(self._facts)}"])
+        return "<br>".join([*lines, f"{bar} round {self._done}/{self._rounds} {html.escape(self._facts)}"])
 
 
 @contextmanager

@@ -87,7 +87,9 @@ def _reproduce(run: Path, rounds: int, workers: int, device: str) -> None:
     if verdict.differs_at:
         typer.echo(f"{run} does NOT reproduce: round {verdict.differs_at} differs in {', '.join(verdict.fields)}")
         raise typer.Exit(1)
-    typer.echo(f"{run} reproduces bit for bit: {verdict.rounds} rounds are the same in every field but their seconds")
+    typer.echo(
+        f"{run} reproduces bit for bit: {counted(verdict.rounds, 'round')} the same in every field but their seconds"
+    )
 
 
 def _say_found(found: Survey) -> None:

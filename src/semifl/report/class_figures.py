@@ -7,6 +7,7 @@ from semifl.report.figures import Figure, nothing
 from semifl.report.reading import Run, counts
 from semifl.report.site_figures import shade
 from semifl.report.svg import Cells, Line, bar_chart, cell_chart, line_chart
+from semifl.words import counted
 
 RECENT = 10  # rounds whose pseudo-labels are counted
 WRITTEN = 12  # classes up to which the numbers fit into the matrix
@@ -38,8 +39,9 @@ def classes(run: Run) -> Figure:
         if none
         else "; every class occurs."
     )
-    caption = f"Share of each class among the confident pseudo-labels of the last {len(recent)} rounds, beside the "
-    caption += f"server's labels. One bar that outgrows the others is a sign of collapse. {alt}"
+    last = counted(len(recent), "round")
+    caption = f"Share of each class among the confident pseudo-labels of the last {last}, beside the server's "
+    caption += f"labels. One bar that outgrows the others is a sign of collapse. {alt}"
     caption += "" if len(sets) == 2 else " The server's counts are written when the run ends."
     ratios = _label_ratios(run, len(names))
     rows = [[name, *(f"{values[i]:.1f}" for _, values in sets.values()), ratios[i]] for i, name in enumerate(names)]

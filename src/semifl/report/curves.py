@@ -34,6 +34,7 @@ def draw_curves(directory: Path) -> Path:
     labels.set(title="What the clients believe", xlabel="round", ylabel="percent", ylim=(0, 102))
     for axes in (accuracy, labels):
         axes.grid(alpha=0.3)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         if axes.get_legend_handles_labels()[0]:  # a method without clients believes nothing
             # Below the drawing, where it covers no point of any curve.
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, fontsize="small", frameon=False)

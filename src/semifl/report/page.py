@@ -46,6 +46,7 @@ class Section:
     title: str
     figures: list[Figure]
     galleries: list[Gallery]
+    gallery_note: str  # why some are missing
     settings: list[list[str]]
     environment: list[list[str]]
     events: list[list[str]]
@@ -104,6 +105,7 @@ def _section(run: Run, label: str) -> Section:
         f"{label}, seed {run.seed}",
         [make(run) for make in makers],
         galleries(run)[0],
+        str(run.gallery.get("note") or ""),
         [[name, _plain(value)] for name, value in run.settings.items()],
         [[name, _plain(value)] for name, value in run.environment.items()],
         [_event(event) for event in run.events[-MOST_EVENTS:]],
