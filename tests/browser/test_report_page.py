@@ -15,7 +15,10 @@ from semifl.report.page import write_report
 from semifl.report.watch import PageServer
 from written_runs import round_line, write_run
 
-FIGURES = "accuracy metrics loss pseudo-labels signals update-norm participation confidence classes confusion calibration seconds bytes".split()
+FIGURES = (
+    "accuracy metrics loss pseudo-labels signals update-norm "
+    "participation confidence classes confusion calibration seconds bytes"
+).split()
 FIGURES += ["gallery-views", "gallery-confident", "gallery-mistakes"]
 # Sideways, only a table may scroll, and that in its own box.
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
