@@ -62,6 +62,7 @@ class RoundRecord(Measured):
 
     alerts: list[str]
     skipped: bool
+    back_to: NotRequired[int]  # the round whose model the run went back to, by a health policy
     fallbacks: NotRequired[int]  # of the guard, so far
     digest: str  # of the weights after the round
     seconds: dict[str, Number]  # by phase, and "total"

@@ -6,6 +6,7 @@ import math
 import shutil
 import time
 import tomllib
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import torch
 from semifl import toml
 from semifl.configuration.build import World, build_world
 from semifl.configuration.config import Config, decode, of_run, read
-from semifl.configuration.health import MESSAGES
+from semifl.configuration.health import ACTIONS, MESSAGES, Known
 from semifl.data.duplicates import duplicates
 from semifl.errors import RunStopped, UserError
 from semifl.learning.precision import choose
@@ -26,6 +27,7 @@ from semifl.records.record import Measured, RoundRecord, Summary
 from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, open_context
+from semifl.running.fallback import Sound, remembered
 from semifl.running.finish import Baselines, best_on_validation, deciding, finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
 from semifl.running.labels_only import train_labels_only
@@ -40,6 +42,7 @@ class LoopState(NamedTuple):
 
     state: Any
     guard: Guard | None
+    sound: Sound | None = None  # only where a health policy may fall back to it
 
 
 class Standing(NamedTuple):
@@ -134,9 +137,11 @@ def _go_on(
 
 def changes(directory: RunDirectory, config: Config) -> list[str]:
     """What a configuration would change in the run that a directory holds, in words."""
-    before = decode(read(directory.path / "config.toml"))  # so that keys of later versions have their defaults
-    then, now = (tomllib.loads(toml.dumps(each.table())) for each in (before, config))
-    return differences(then, now)
+    then = read(directory.path / "config.toml")
+    with suppress(UserError):  # a thing of Python's cannot be found again by its name
+        then = decode(then).table()  # keys that are new since then have their defaults
+    before, after = (tomllib.loads(toml.dumps(each)) for each in (then, config.table()))
+    return differences(before, after)
 
 
 def differences(before: Table, after: Table, where: str = "") -> list[str]:
@@ -199,7 +204,7 @@ def _load(context: RunContext) -> Standing:
     """The last round that is done and what to go on from, all of it as this run left it."""
     first = context.method.start(context.first_weights)
     guard = first_guard(context.first_weights) if context.world.config.run.guard else None
-    named = [type(first), Guard, LoopState]
+    named = [type(first), Guard, LoopState, Sound]
     directory, config, memory = context.directory, context.world.config, context.memory
     now = bound_to(config, **context.world.deciding())
     saved = Checkpoints(directory.checkpoints).load(named, context.observer.warn)
@@ -248,37 +253,49 @@ def _one_round(
     context.test(model)
     measured = measure(t, context.tally, distance(context.method.weights(state), before), context.positive)
     alerts = _alerts(context, measured, history, state)
-    skipped = context.world.config.health.policy(alerts) == "skip"
-    state = progress.state if skipped else state
+    health, sound = context.world.config.health, progress.sound
+    policy = health.policy(alerts)
+    back = sound if policy == "fallback" else None
+    skipped = policy == "skip" or (policy == "fallback" and back is None)  # nothing sound has been seen yet
+    if health.may_fall_back:
+        sound = remembered(sound, model, measured, alerts, context.metric)
+    state = context.method.start(back.weights) if back else progress.state if skipped else state
     if guard and context.tally.validation:
         state, guard = judge(guard, model, context.tally.validation, context.metric, state, context.method)
     record: RoundRecord = {
         **measured,
         "alerts": alerts,
         "skipped": skipped,
+        **({"back_to": back.round} if back else {}),  # type: ignore[typeddict-item]
         **({"fallbacks": guard.fallbacks} if guard else {}),  # type: ignore[typeddict-item]
         "digest": digest(context.method.weights(state)),
         "seconds": {name: round(each, 4) for name, each in context.tally.seconds.items()}
         | {"total": round(time.perf_counter() - began, 4)},
     }
-    return record, LoopState(state, guard)
+    return record, LoopState(state, guard, sound)
 
 
 def _alerts(context: RunContext, measured: Measured, history: list[RoundRecord], state: Any) -> list[str]:
     """What looks wrong; whoever watches is told when it is new, and a policy may end the run."""
     health, index = context.world.config.health, measured["round"]
     finite = is_finite(context.method.weights(state)) and all(map(math.isfinite, context.tally.losses()))
-    alerts = health.alerts(measured, history, finite, context.metric)
+    alerts = health.alerts(measured, history, finite, _known(context))
     for reply in context.tally.replies:
         if reply.outcome in ("failed", "rejected"):
             context.directory.add_event(reply.outcome, round=index, client=reply.client, reason=reply.reason)
     known = history[-1]["alerts"] if history else []
     for alert in alerts:
         if alert not in known:
-            context.observer.warn(f"round {index}: {MESSAGES[alert]}")
+            context.observer.warn(f"round {index}: {MESSAGES[alert]}; {ACTIONS[health.policy_of(alert)]}")
     if health.policy(alerts) == "stop":
         raise RunStopped(f"round {index}: {MESSAGES[alerts[0]]} (health policy: stop)")
     return alerts
+
+
+def _known(context: RunContext) -> Known:
+    labels = context.server.labels
+    prior = torch.bincount(labels, minlength=context.server.facts.classes).double() / len(labels)
+    return Known(context.metric, tuple(prior.tolist()), len(context.world.division.validation))
 
 
 def _should_stop(config: Config, history: list[RoundRecord]) -> bool:

@@ -17,7 +17,7 @@ from semifl.learning.weights import Snapshot
 from semifl.methods.semifl import SemiFL
 from semifl.running.context import Silent
 from semifl.running.guard import Guard, beats, first_guard, judge, standard_error, what_it_can_tell
-from semifl.running.loop import resume, start
+from semifl.running.loop import resume, start, start_or_resume
 from semifl.running.reproduce import reproduce
 from toys import toy_table
 
@@ -126,6 +126,65 @@ def test_a_warning_is_shown_once(tmp_path: Path) -> None:
     start(trouble_config("nan"), tmp_path / "run", observer=Listening())
     assert len(shown) == 1
     assert shown[0].startswith("round 2: updates of clients were turned away")
+
+
+# falling back
+
+
+@dataclass(frozen=True)
+class Spoiled(SemiFL):
+    """SemiFL whose clients ruin the model in one round."""
+
+    spoiled: int = 0
+
+    def client_update(self, client, model, t):
+        update = super().client_update(client, model, t)
+        if update is None or t.index != self.spoiled:
+            return update
+        return update._replace(change={name: torch.full_like(each, 50.0) for name, each in update.change.items()})
+
+
+def collapsing(policy: str, rounds: int, spoiled: int) -> Config:
+    table = {**toy_table(activity_rate=1.0, threshold=0.0), "labels_only": False, "rounds": rounds}
+    config = decode({**table, "health": {"exploding": policy, "explode_factor": 3.0}})
+    fields = {each.name: getattr(config.method.thing, each.name) for each in dataclasses.fields(config.method.thing)}
+    return replace(config, method=Chosen("semifl", Spoiled(**fields, spoiled=spoiled)))
+
+
+def test_a_run_falls_back_to_its_last_sound_model_and_says_so(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    class Listening(Silent):
+        def warn(self, message: str) -> None:
+            shown.append(message)
+
+    start(collapsing("fallback", 7, spoiled=5), tmp_path / "back", observer=Listening())
+    start(collapsing("warn", 7, spoiled=5), tmp_path / "on")
+    back, on = records(tmp_path / "back"), records(tmp_path / "on")
+    assert [each["digest"] for each in back[:4]] == [each["digest"] for each in on[:4]]
+    assert back[4]["alerts"] == on[4]["alerts"] == ["exploding"]
+    assert back[4]["back_to"] == 4
+    assert "back_to" not in on[4]
+    assert back[4]["digest"] != on[4]["digest"]
+    (said,) = [line for line in shown if line.startswith("round 5: the model moved much further")]
+    assert said.endswith("the run goes back to its last sound model")
+    # The run is sound again: the next round moves the model about as far as the first ones did.
+    assert back[5]["update_norm"] < 3 * max(each["update_norm"] for each in back[:4])
+
+
+def test_a_fallback_survives_an_interruption(tmp_path: Path) -> None:
+    class Cut(Silent):
+        def round(self, record, best) -> None:
+            if record["round"] == 4:
+                raise KeyboardInterrupt
+
+    config = collapsing("fallback", 6, spoiled=5)
+    start(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        start(config, tmp_path / "cut", observer=Cut())
+    start_or_resume(config, tmp_path / "cut")
+    whole, cut = ([each["digest"] for each in records(tmp_path / name)] for name in ("whole", "cut"))
+    assert cut == whole
 
 
 # the guard
