@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import html
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,13 @@ from semifl.data.dataset import Facts
 from semifl.errors import UserError
 from semifl.learning import batchnorm
 from semifl.learning.evaluation import slices
+from semifl.learning.network import Network
 from semifl.learning.targets import pseudo_labels
 from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, said
 from semifl.records.record import RoundRecord, Summary, number
 from semifl.report.curves import draw_curves
+from semifl.trained.export import ENDINGS, Target, export
+from semifl.trained.modelfile import TrainedModel
 from semifl.words import counted
 
 
@@ -145,6 +149,23 @@ class Result:
             parts = [self.model(images[part].to(device)).cpu() for part in slices(len(images), self.model.size)]
         self.model.train(was_training)
         return torch.cat(parts)
+
+    def export(self, to: Target = "onnx", out: str | Path | None = None) -> Path:
+        """Write the model with its preprocessing inside, also one that only this program can build; gives the file.
+
+        to    onnx, torchscript or safetensors
+        out   the file; by default model.onnx, model.pt in the run directory
+        """
+        source = self.directory / "model.safetensors"
+        path = Path(out) if out is not None else source.with_name(f"model{ENDINGS[to]}")
+        if path.exists() and path.samefile(source):
+            return path
+        model = self.model
+        mean, std = (tuple(each.flatten().tolist()) for each in (model.mean.cpu(), model.std.cpu()))
+        facts = Facts(model.class_names, mean, std, False, model.channels, model.size)
+        network = Network(copy.deepcopy(model.network))  # a copy: exporting must not change what was trained
+        export(TrainedModel(network, facts, {}), source, to, path)
+        return path
 
     def __repr__(self) -> str:
         return f"Result({self._text()}, directory={str(self.directory)!r})"

@@ -37,7 +37,7 @@ def command(
     if reproduce:
         _reproduce(Path(what), rounds, options.worker_count(workers), options.device_name(device))
         return
-    from semifl.configuration.build import build_world
+    from semifl.configuration.build import build_world, what_was_loaded
     from semifl.data.duplicates import duplicates
     from semifl.running.estimate import estimate
 
@@ -53,6 +53,8 @@ def command(
     needs = estimate(world, count, options.device_name(device))
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in needs.seconds.items())
     typer.echo(f"model      {world.config.model.name}, {needs.parameters:,} parameters")
+    if loaded := what_was_loaded(world):
+        typer.echo(f"weights    {loaded}")
     if needs.loss is not None:
         _say_step(needs.loss, world.data.facts.classes)
     free = shutil.disk_usage(Path.cwd()).free

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from semifl import toml
-from semifl.configuration.build import World, build_world
+from semifl.configuration.build import World, build_world, what_was_loaded
 from semifl.configuration.config import Config, decode, of_run, read
 from semifl.configuration.health import ACTIONS, MESSAGES, Known
 from semifl.data.duplicates import duplicates
@@ -67,6 +67,9 @@ def start(
     directory = RunDirectory(out)
     check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
     directory.create(world.config.table(), environment())
+    if world.config.warm_start.partial and (loaded := what_was_loaded(world)):
+        (observer or Silent()).warn(loaded)
+        directory.add_event("weights", what=loaded)
     for sentence in duplicates(world.data):
         (observer or Silent()).warn(sentence)
         directory.add_event("duplicates", what=sentence)
