@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from semifl import __version__
-from semifl.configuration.build import World, build_model
+from semifl.configuration.build import BYTES, COPIES, World, build_model
 from semifl.configuration.config import Config, WarmStart, decode, refuse_unknown
 from semifl.data.dataset import Facts
 from semifl.deploy import wire
@@ -99,6 +99,17 @@ def refuse_needs(config: Config) -> None:
     needs = {"client_labels": "the clients' labels", "pooled_images": "the clients' pictures in one place"}
     for need in sorted(config.method.thing.needs):
         raise UserError(f"method {config.method.name!r} needs {needs.get(need, need)}, which no real site gives away")
+
+
+def refuse_memory(parameters: int, facts: Facts, pictures: int, policy: Policy) -> None:
+    """What the model and the pictures take at least, before anything is computed with them."""
+    needed = COPIES * BYTES * parameters + pictures * facts.channels * facts.size**2
+    most = policy.limits.most_gigabytes
+    if needed > most * 1e9:
+        raise UserError(
+            f"the order asks for {needed / 1e9:.4g} GB of memory at least, and this site's policy allows {most:g} "
+            "(limits.most_gigabytes)"
+        )
 
 
 def refuse_work(method: Method, pictures: int, policy: Policy) -> None:
