@@ -281,3 +281,11 @@ def test_the_worked_example_of_privacy_is_what_the_ledger_reckons() -> None:
     for noise, *cells in rows:
         told = [cell.removeprefix("ε = ") for cell in cells]
         assert told == [f"{epsilon_of({float(noise): count}, float(delta[1])):.2f}" for count in updates], noise
+
+
+@pytest.mark.parametrize(("goal", "extras"), [("demo", set()), ("test", {".[dev]"})])
+def test_a_goal_installs_what_it_needs_and_no_more(goal: str, extras: set[str]) -> None:
+    words = ["make", "--dry-run", "--what-if=pyproject.toml", goal]
+    lines = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    installed = {line.split("--editable ")[1].strip("'") for line in lines if "--editable" in line}
+    assert installed == {"."} | extras

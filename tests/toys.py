@@ -33,6 +33,29 @@ class ToyData:
         return (COLOURS[labels][:, :, None, None] + noise).clamp(0, 255).to(torch.uint8)
 
 
+@dataclass(frozen=True)
+class TwoKinds:
+    """Two classes that overlap, three pictures in four of the first; named as `toys:TwoKinds`."""
+
+    pictures: int = 64
+
+    def load(self) -> Dataset:
+        generator = torch.Generator().manual_seed(1)
+        labels, test_labels = ((torch.arange(count) % 4 == 3).long() for count in (self.pictures, 40))
+        facts = Facts(("healthy", "ill"), (0.5,), (0.25,), True, 1, 8)
+        return Dataset(facts, self._paint(labels, generator), labels, self._paint(test_labels, generator), test_labels)
+
+    def _paint(self, labels: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        grey = 110 + 20 * labels + torch.randint(-40, 41, (len(labels),), generator=generator)
+        noise = torch.randint(-30, 31, (len(labels), 1, 8, 8), generator=generator)
+        return (grey[:, None, None, None] + noise).clamp(0, 255).to(torch.uint8)
+
+
+def two_kinds_table(**keys: object) -> dict:
+    table = toy_table()
+    return {**table, "data": {"name": "toys:TwoKinds", "labeled": 24, "clients": 3, "validation": 0.5}, **keys}
+
+
 def toy_model(channels: int, classes: int, hidden: int = 6) -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(channels, hidden, 3, padding=1),

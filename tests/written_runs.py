@@ -7,6 +7,10 @@ from typing import Any
 from PIL import Image
 
 CLIENTS, CLASSES = 6, 3
+BINS = [
+    {"pictures": 10, "confidence": 60.0, "accuracy": 70.0},
+    {"pictures": 20, "confidence": 95.0, "accuracy": 90.0},
+]
 
 
 def round_line(index: int, **changes: Any) -> dict[str, Any]:
@@ -16,6 +20,8 @@ def round_line(index: int, **changes: Any) -> dict[str, Any]:
         "round": index,
         "accuracy": 50.0 + index,
         "balanced_accuracy": 50.0 + index,
+        "auc": 70.0 + index,
+        "f1": 40.0 + index,
         "loss": 2.0 / index,
         "server_loss": 1.0 / index,
         "client_loss": 3.0 / index,
@@ -52,11 +58,14 @@ def write_run(path: Path, lines: list[dict[str, Any]], seed: int = 0, done: bool
 def _finish(path: Path, rounds: int, changes: dict[str, Any]) -> None:
     outcome = {"method": "semifl", "dataset": "toys", "seed": 0, "rounds": rounds, "seconds": 10.0}
     outcome |= {"accuracy": 80.0, "balanced_accuracy": 80.0, "best_accuracy": 80.0, "labels_only_accuracy": 60.0}
+    outcome |= {"auc": 90.0, "labels_only_auc": 85.0, "best_auc": 90.0, "f1": 75.0, "calibration_error": 5.0}
     outcome |= {"best_round": rounds + 1, "best_test_accuracy": 80.0, "best_test_round": rounds + 1}
     (path / "result.json").write_text(json.dumps(outcome | changes))
     world = {"class_names": ["red", "green", "blue"], "server_classes": [4, 4, 4], "client_pictures": [20] * CLIENTS}
     (path / "world.json").write_text(json.dumps(world | {"sites": []}))
-    (path / "confusion.json").write_text(json.dumps({"counts": [[9, 1, 0], [0, 10, 0], [3, 0, 7]]}))
+    (path / "confusion.json").write_text(
+        json.dumps({"counts": [[9, 1, 0], [0, 10, 0], [3, 0, 7]], "reliability": BINS})
+    )
     (path / "gallery").mkdir()
     views = ["red: as it is", "red: weak view", "green: as it is", "green: weak view"]
     sheets = {"views": (views, 2), "confident": (["red, 99.0 %; client 1"], 12), "mistakes": ([], 12)}

@@ -16,8 +16,9 @@ from semifl.report.watch import PageServer
 from written_runs import round_line, write_run
 
 FIGURES = (
-    "accuracy loss pseudo-labels signals update-norm participation confidence classes confusion seconds bytes".split()
-)
+    "accuracy metrics loss pseudo-labels signals update-norm "
+    "participation confidence classes confusion calibration seconds bytes"
+).split()
 FIGURES += ["gallery-views", "gallery-confident", "gallery-mistakes"]
 # Sideways, only a table may scroll, and that in its own box.
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

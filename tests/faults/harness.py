@@ -88,6 +88,12 @@ def command(directory: Path, config: Path, workers: int) -> list[str]:
     return semifl("run", config, "--out", directory, "--workers", workers)
 
 
+def sentences(stderr: str) -> list[str]:
+    """What a verb said beside warnings and the lines that tell how a run goes."""
+    told = ("warning: ", "labels only: ", "going on after ", "round ")
+    return [line for line in stderr.splitlines() if not line.startswith(told)]
+
+
 @contextmanager
 def launched(arguments: list[str], stderr: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is ended by its id whatever happens."""
@@ -190,7 +196,7 @@ class Ended:
     @property
     def sentence(self) -> str:
         """The one line that a person reads; warnings come before it."""
-        said = [line for line in self.stderr.splitlines() if not line.startswith("warning:")]
+        said = sentences(self.stderr)
         assert len(said) == 1, self.stderr
         return said[0]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.harness import FULL, Zygote, assert_same, bounded, table, write_config
+from faults.harness import FULL, Zygote, assert_same, bounded, sentences, table, write_config
 from semifl.cli import invoke
 from semifl.configuration.config import decode
 from semifl.errors import RunStopped, UserError
@@ -215,7 +215,7 @@ def test_garbage_in_any_file_of_a_run_is_one_sentence_at_most(
     (directory / name).write_bytes(garbage)
     with bounded(20):  # an empty configuration is a valid one of 800 rounds, which is not this run
         code = invoke(["resume", str(directory), "--workers", "1"])
-    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning:")]
+    said = sentences(capsys.readouterr().err)
     if code == 0:
         assert_same(directory, whole)
     else:
@@ -246,7 +246,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> tup
 def full_then_room(zygote: Zygote, directory: Path, config: Path, reference: Path, **faults: object) -> str:
     """What went wrong, if anything did, when the disk is full for a while and then has room again."""
     ended = zygote.go_on(directory, config, **faults)
-    said = [line for line in ended.stderr.splitlines() if not line.startswith("warning:")]
+    said = sentences(ended.stderr)
     if ended.code not in (0, 2) or len(said) > (ended.code == 2) or "Traceback" in ended.stderr:
         return f"exit {ended.code}: {said[-1] if said else ''}"
     return ""

@@ -32,6 +32,8 @@ from semifl.data import formats
 from semifl.data.datasets.cifar10 import Cifar10
 from semifl.data.datasets.cifar100 import Cifar100
 from semifl.data.datasets.fashion_mnist import FashionMnist
+from semifl.data.datasets.folder import Folder
+from semifl.data.datasets.npz import Npz
 from semifl.data.datasets.svhn import Svhn
 from semifl.data.pictures import decode as decode_picture
 from semifl.errors import UserError
@@ -400,6 +402,68 @@ nasty = st.recursive(
     | st.sampled_from([np.zeros((1, 3072), np.uint8), np.zeros((2, 3072)), np.array([1.5]), np.array([["a"]])]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.binary(max_size=5) | st.integers(), inner),
 )
+
+
+# Lists, archives and DICOM
+
+LIST = b"file,label,site,part\na.png,ill,,labeled\nb.png,well,,labeled\nc.png,,north,clients\nd.png,ill,,test\n"
+
+
+@given(content=mutated(LIST, LIST.replace(b",", b";"), b"\xef\xbb\xbf" + LIST))
+@cases(60, 1500)
+def test_any_list_of_labels(folder: Path, content: bytes) -> None:
+    root = folder / "listed"
+    for name in "abcd":
+        if not (root / f"{name}.png").exists():
+            put(root / f"{name}.png", picture_bytes())
+    put(root / "labels.csv", content)
+    with only_user_errors():
+        Folder(str(root), size=4, csv="labels.csv").survey()
+
+
+def picture_bytes() -> bytes:
+    stream = io.BytesIO()
+    Image.new("L", (4, 4), 9).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def npz_bytes(save_as: Callable[..., None]) -> bytes:
+    stream = io.BytesIO()
+    images, labels = np.zeros((4, 6, 6), np.uint8), np.array([[0], [1], [0], [1]])
+    save_as(stream, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    return stream.getvalue()
+
+
+@given(content=mutated(npz_bytes(np.savez), npz_bytes(np.savez_compressed)))
+@cases(60, 1500)
+def test_any_npz_file(folder: Path, content: bytes) -> None:
+    with only_user_errors(), bounded():
+        Npz(str(put(folder / "any.npz", content))).load()
+
+
+def dicom_bytes() -> bytes:
+    pydicom = pytest.importorskip("pydicom")
+    data = pydicom.Dataset()
+    data.file_meta = pydicom.dataset.FileMetaDataset()
+    data.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+    data.file_meta.MediaStorageSOPClassUID = data.SOPClassUID = pydicom.uid.SecondaryCaptureImageStorage
+    data.file_meta.MediaStorageSOPInstanceUID = data.SOPInstanceUID = "1.2.3"
+    data.Rows = data.Columns = 4
+    data.SamplesPerPixel, data.PhotometricInterpretation, data.PixelRepresentation = 1, "MONOCHROME2", 0
+    data.BitsAllocated, data.BitsStored, data.HighBit = 16, 12, 11
+    data.RescaleSlope, data.RescaleIntercept, data.WindowCenter, data.WindowWidth = "1", "-1024", "40", "400"
+    data.PixelData = bytes(32)
+    stream = io.BytesIO()
+    data.save_as(stream, enforce_file_format=True)
+    return stream.getvalue()
+
+
+@given(data=st.data())
+@cases(60, 2000)
+def test_any_dicom_file(folder: Path, data: st.DataObject) -> None:
+    content = data.draw(mutated(dicom_bytes()))
+    with only_user_errors(), bounded():
+        decode_picture(put(folder / "any.dcm", content), 4)
 
 
 @cases(40, 1500)

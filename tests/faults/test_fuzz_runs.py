@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.harness import FULL, Ended, Zygote, assert_same, make_odd, table
+from faults.harness import FULL, Ended, Zygote, assert_same, make_odd, sentences, table
 from semifl.configuration.config import decode
 from semifl.running.context import Silent
 from semifl.running.loop import start
@@ -108,7 +108,7 @@ def replaced(directory: Path, name: str, kind: str) -> None:
 
 def fault(ended: Ended) -> str:
     """What is wrong with the way a verb ended, if anything is."""
-    said = [line for line in ended.stderr.splitlines() if not line.startswith("warning:")]
+    said = sentences(ended.stderr)
     if ended.code not in (0, 1, 2):
         return f"exit {ended.code}: {said[-1] if said else ''}"
     if len(said) > 1 or len(ended.stderr) > 3000:

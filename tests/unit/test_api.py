@@ -276,7 +276,7 @@ def test_a_notebook_gets_a_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert in_notebook()
     train(METHOD, model=network(), on=toy_data(), out=tmp_path / "run", **{**QUICK, "progress": True})
     assert "preparing" in shown[0]
-    assert '<progress value="2" max="2"></progress> 2/2 rounds accuracy' in shown[-1]
+    assert '<progress value="2" max="2"></progress> round 2/2 accuracy' in shown[-1]
 
 
 # What comes out
@@ -303,6 +303,49 @@ def test_predict_takes_any_pictures(result: Result) -> None:
     large = [Image.new("RGB", (50, 40), tuple(colour)) for colour in COLOURS.tolist()]
     assert result.predict(large).labels.shape == (3,)
     assert result.class_names == ("red", "green", "blue")
+
+
+def test_numbers_are_attributes_and_probabilities_are_those_of_the_model(result: Result) -> None:
+    images, _ = paint(18, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(result.probabilities(images), result.model(images).softmax(1))
+    for name in ("accuracy", "balanced_accuracy", "auc", "f1", "calibration_error"):
+        assert getattr(result, name) == result.summary[name]
+        assert result.labels_only[name] == result.summary[f"labels_only_{name}"]
+    assert result.sensitivity is None  # there are three classes
+    assert result.labels_only_accuracy == result.labels_only["accuracy"]
+
+
+@pytest.mark.parametrize("to", ["onnx", "torchscript"])
+def test_a_module_of_a_notebook_can_be_exported(result: Result, tmp_path: Path, to: str) -> None:
+    pytest.importorskip("onnxruntime")
+    images, _ = paint(18, 8)
+    before = {name: each.clone() for name, each in result.model.state_dict().items()}
+    path = result.export(to, out=tmp_path / "model.out")
+    if to == "onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+        shares = torch.from_numpy(session.run(None, {"pictures": images.numpy()})[0])
+    else:
+        shares = torch.jit.load(str(path))(images)
+    torch.testing.assert_close(shares, result.probabilities(images), atol=1e-4, rtol=0)
+    assert all(torch.equal(each, before[name]) for name, each in result.model.state_dict().items())
+    assert result.model.network[1].track_running_stats
+
+
+def test_what_is_frozen_is_neither_trained_nor_sent(tmp_path: Path) -> None:
+    module = network()
+    first = next(module.parameters())
+    first.requires_grad_(False)
+    frozen = train(METHOD, model=module, on=toy_data(), out=tmp_path / "frozen", **QUICK)
+    free = train(METHOD, model=network(), on=toy_data(), out=tmp_path / "free", **QUICK)
+    assert torch.equal(next(frozen.model.network.parameters()), first)
+    assert not torch.equal(next(free.model.network.parameters()), first)
+    # Four bytes for each of its values less, there and back, for every client of every round that trained.
+    trained = sum(len(each["cohort"]) - len(each["abstained"]) for each in free.rounds)
+    assert trained == sum(len(each["cohort"]) - len(each["abstained"]) for each in frozen.rounds)
+    assert free.summary["bytes_up"] - frozen.summary["bytes_up"] == 4 * first.numel() * trained
 
 
 def test_the_module_that_was_handed_over_stays_as_it_was(tmp_path: Path) -> None:

@@ -171,6 +171,11 @@ def _gather(
         labeled=torch.arange(held),
         sites=tuple(client_names or (f"client {number}" for number in range(len(clients)))),
         site_of=owners,
+        names=(
+            *(f"labeled[{place}]" for place in range(held)),
+            *(f"clients[{at}][{place}]" for at, part in enumerate(training[1:]) for place in range(len(part))),
+        ),
+        test_names=tuple(f"test[{place}]" for place in range(len(tested))),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import html
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,14 @@ from semifl.data.dataset import Facts
 from semifl.errors import UserError
 from semifl.learning import batchnorm
 from semifl.learning.evaluation import slices
+from semifl.learning.network import Network
 from semifl.learning.targets import pseudo_labels
-from semifl.records.record import RoundRecord, Summary
+from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, said
+from semifl.records.record import RoundRecord, Summary, number
 from semifl.report.curves import draw_curves
+from semifl.trained.export import ENDINGS, Target, export
+from semifl.trained.modelfile import TrainedModel
+from semifl.words import counted
 
 
 class Predictions(NamedTuple):
@@ -66,9 +72,53 @@ class Result:
         return float(self.summary["accuracy"])
 
     @property
+    def balanced_accuracy(self) -> float:
+        """The mean over the classes of each one's own accuracy, in percent."""
+        return float(self.summary["balanced_accuracy"])
+
+    @property
+    def auc(self) -> float | None:
+        """Area under the ROC curve in percent, the mean over the classes; None of a run of an earlier version."""
+        return self._number("auc")
+
+    @property
+    def f1(self) -> float | None:
+        """The mean over the classes of their F1, in percent."""
+        return self._number("f1")
+
+    @property
+    def calibration_error(self) -> float | None:
+        """Mean gap between confidence and accuracy, in percent."""
+        return self._number("calibration_error")
+
+    @property
+    def sensitivity(self) -> float | None:
+        """Percent of the positive test pictures that are found at `decision_threshold`; None but for two classes."""
+        return self._number("sensitivity")
+
+    @property
+    def specificity(self) -> float | None:
+        """Percent of the negative test pictures that are left alone at `decision_threshold`."""
+        return self._number("specificity")
+
+    @property
+    def decision_threshold(self) -> float | None:
+        """Probability of the positive class from which on it is said: chosen on labels held out, or 0.5."""
+        return self._number("decision_threshold")
+
+    @property
     def labels_only_accuracy(self) -> float | None:
         """Of the same model trained without any client; None if it was not trained."""
         return self.summary["labels_only_accuracy"]
+
+    @property
+    def labels_only(self) -> dict[str, float]:
+        """All of these numbers for the model trained without any client, by name; empty if it was not trained."""
+        found = {name: self._number(f"labels_only_{name}") for name in OF_A_MODEL}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _number(self, name: str) -> float | None:
+        return number({**self.summary}.get(name))
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -81,6 +131,14 @@ class Result:
 
     def predict(self, pictures: Any) -> Predictions:
         """Label and confidence of each picture, given in any form that FederatedData takes, of any size."""
+        pseudo = pseudo_labels(self._logits(pictures))
+        return Predictions(pseudo.labels, pseudo.confidence)
+
+    def probabilities(self, pictures: Any) -> Tensor:
+        """The probability of every class for each picture: float32 [n, classes], in the order of `class_names`."""
+        return self._logits(pictures).softmax(dim=1)
+
+    def _logits(self, pictures: Any) -> Tensor:
         given = as_pictures(pictures, "pictures")
         if not given:
             raise UserError("pictures holds no pictures")
@@ -90,16 +148,34 @@ class Result:
         with torch.inference_mode():
             parts = [self.model(images[part].to(device)).cpu() for part in slices(len(images), self.model.size)]
         self.model.train(was_training)
-        pseudo = pseudo_labels(torch.cat(parts))
-        return Predictions(pseudo.labels, pseudo.confidence)
+        return torch.cat(parts)
+
+    def export(self, to: Target = "onnx", out: str | Path | None = None) -> Path:
+        """Write the model with its preprocessing inside, also one that only this program can build; gives the file.
+
+        to    onnx, torchscript or safetensors
+        out   the file; by default model.onnx, model.pt in the run directory
+        """
+        source = self.directory / "model.safetensors"
+        path = Path(out) if out is not None else source.with_name(f"model{ENDINGS[to]}")
+        if path.exists() and path.samefile(source):
+            return path
+        model = self.model
+        mean, std = (tuple(each.flatten().tolist()) for each in (model.mean.cpu(), model.std.cpu()))
+        facts = Facts(model.class_names, mean, std, False, model.channels, model.size)
+        network = Network(copy.deepcopy(model.network))  # a copy: exporting must not change what was trained
+        export(TrainedModel(network, facts, {}), source, to, path)
+        return path
 
     def __repr__(self) -> str:
         return f"Result({self._text()}, directory={str(self.directory)!r})"
 
     def _text(self) -> str:
-        only = self.labels_only_accuracy
+        metric = metric_of(self.summary)
+        only = self._number(f"labels_only_{metric}")
         brought = "" if only is None else f", labels only {only:.1f} %"
-        return f"accuracy {self.accuracy:.1f} %{brought}, {len(self.rounds)} rounds"
+        reached = said(metric, self._number(metric))
+        return f"{WORDS[metric]} {reached}{brought}, {counted(len(self.rounds), 'round')}"
 
     def _repr_png_(self) -> bytes:
         return draw_curves(self.directory).read_bytes()

@@ -26,6 +26,7 @@ from semifl.federation.world import Method
 from semifl.learning.devices import find_device
 from semifl.learning.precision import Wanted
 from semifl.records.directory import RunDirectory
+from semifl.records.metrics import Metric
 from semifl.report.curves import draw_curves
 from semifl.report.page import write_report
 from semifl.running.loop import start_or_resume
@@ -46,6 +47,8 @@ def train(
     resume: bool = True,
     on_round: OnRound | None = None,
     progress: bool = True,
+    metric: Metric = "accuracy",
+    positive: str = "",
     labels_only: bool = True,
     guard: bool = False,
     threads: int = 2,
@@ -69,12 +72,14 @@ def train(
     on_round      called with each round's record, a line of rounds.jsonl; if it returns False (or raises
                   StopIteration) the run ends in order, with its final model
     progress      show how it goes, in a terminal or a notebook
+    metric        what decides which model is better: accuracy, balanced_accuracy, auc or f1
+    positive      of two classes the one whose finding counts as positive; by default the second
     labels_only   also train the same model without clients, to see what they bring
     guard         judge the clients' work by held-out labels and go back where it does harm; needs on.validation
     threads       of the server's own training; part of the result's bits
     precision     of the network's passes: fp32, bf16, or auto, which is bf16 where the hardware is fast at it
     minutes       end after so long; 0: never
-    patience      end after so many rounds without a better accuracy on the validation part; 0: never
+    patience      end after so many rounds without a better metric on the validation part; 0: never
     max_failures  clients whose code may raise before the run stops
     health        what to do about signs that a run goes astray
     """
@@ -87,6 +92,8 @@ def train(
             rounds=rounds,
             threads=threads,
             precision=precision,
+            metric=metric,
+            positive=positive,
             labels_only=labels_only,
             guard=guard,
             max_failures=max_failures,

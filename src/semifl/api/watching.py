@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from semifl.configuration.build import World
+from semifl.records.metrics import WORDS, Metric, shown
 from semifl.records.record import RoundRecord
 from semifl.running.context import Observer, Silent
 from semifl.running.terminal import display
@@ -22,7 +23,12 @@ class Watcher:
 
     def __init__(self, shown: Observer, on_round: OnRound | None) -> None:
         self._shown, self._on_round = shown, on_round
-        self.begin, self.labels_only, self.warn = shown.begin, shown.labels_only, shown.warn
+        self.begin, self.baseline, self.labels_only, self.warn = (
+            shown.begin,
+            shown.baseline,
+            shown.labels_only,
+            shown.warn,
+        )
 
     def round(self, record: RoundRecord, best: float) -> None:
         self._shown.round(record, best)
@@ -36,21 +42,26 @@ class NotebookBar(Silent):
     def __init__(self, show: Callable[..., Any], html_of: Callable[[str], Any]) -> None:
         self._html_of = html_of
         self._notes: list[str] = []
+        self._metric: Metric = "accuracy"
         self._rounds, self._done, self._facts = 1, 0, "preparing"
         self._handle = show(html_of(self._text()), display_id=True)
 
     def begin(self, world: World, first_round: int) -> None:
-        self._rounds = world.config.run.rounds
+        self._rounds, self._metric = world.config.run.rounds, world.config.run.metric
         self._update(first_round - 1, "")
 
-    def labels_only(self, accuracy: float) -> None:
-        self._note(f"labels only: {accuracy:.1f} %")
+    def baseline(self, done: int, rounds: int) -> None:
+        self._update(self._done, f"(labels only: {done} of {rounds})")
+
+    def labels_only(self, value: float) -> None:
+        self._note(f"labels only: {WORDS[self._metric]} {value:.1f} %")
 
     def warn(self, message: str) -> None:
         self._note(f"warning: {message}")
 
     def round(self, record: RoundRecord, best: float) -> None:
-        self._update(record["round"], f"accuracy {record['accuracy']:.1f} % (best {best:.1f})")
+        value = shown(record, self._metric)
+        self._update(record["round"], f"{WORDS[self._metric]} {value:.1f} % (best {best:.1f})")
 
     def _note(self, line: str) -> None:
         self._notes.append(line)
@@ -63,7 +74,7 @@ class NotebookBar(Silent):
     def _text(self) -> str:
         bar = f'<progress value="{self._done}" max="{self._rounds}"></progress>'
         lines = [html.escape(line) for line in self._notes]
-        return "<br>".join([*lines, f"{bar} {self._done}/{self._rounds} rounds {html.escape(self._facts)}"])
+        return "<br>".join([*lines, f"{bar} round {self._done}/{self._rounds} {html.escape(self._facts)}"])
 
 
 @contextmanager

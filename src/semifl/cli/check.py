@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semifl.cli import options
+from semifl.errors import UserError
+from semifl.words import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,12 +20,13 @@ if TYPE_CHECKING:
     from semifl.data.survey import Survey
 
 SIZES = ("smallest", "median", "largest")
+DIVERGED = 20  # times the loss of guessing
 NAMED = 5  # files that are named one by one
 LISTED = 12  # classes or sites that are named one by one
 
 
 def command(
-    what: Annotated[str, typer.Argument(metavar="PRESET|FILE|RUN", help="A preset or TOML file; a run to reproduce.")],
+    what: Annotated[str, typer.Argument(metavar="PRESET|FILE|RUN", help="A preset, a TOML file, or a run.")],
     settings: options.Settings = None,
     workers: options.Workers = None,
     device: options.Device = "auto",
@@ -33,30 +37,47 @@ def command(
     if reproduce:
         _reproduce(Path(what), rounds, options.worker_count(workers), options.device_name(device))
         return
-    from semifl.configuration.build import build_world
+    from semifl.configuration.build import build_world, what_was_loaded
+    from semifl.data.duplicates import duplicates
     from semifl.running.estimate import estimate
 
-    config = options.load(what, settings)
+    config = options.load(what, settings, run_too=True)
     survey = getattr(config.data.thing, "survey", None)
     if survey:
         _say_found(survey())
     world = build_world(config)
     _say_data(world, per_class=not survey)
+    for sentence in duplicates(world.data):
+        typer.echo(f"warning: {sentence}", err=True)
     count = options.worker_count(workers)
     needs = estimate(world, count, options.device_name(device))
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in needs.seconds.items())
     typer.echo(f"model      {world.config.model.name}, {needs.parameters:,} parameters")
+    if loaded := what_was_loaded(world):
+        typer.echo(f"weights    {loaded}")
     if needs.loss is not None:
-        typer.echo(f"step       the server's first steps work, loss {needs.loss:.3f}")
+        _say_step(needs.loss, world.data.facts.classes)
     free = shutil.disk_usage(Path.cwd()).free
     typer.echo("at most, if clients are confident about everything:")
-    typer.echo(f"  time     {_time(needs.minutes)} for {world.config.run.rounds} rounds with {count} workers")
+    length = counted(world.config.run.rounds, "round")
+    typer.echo(f"  time     {_time(needs.minutes)} for {length} with {counted(count, 'worker')}")
     typer.echo(f"           {sum(needs.seconds.values()):.1f} s a round ({phases})")
     typer.echo(f"  memory   {_size(needs.memory_bytes)}")
     typer.echo(f"  disk     {_size(needs.disk_bytes)} of {_size(free)} free here")
     typer.echo(f"  traffic  {_size(needs.bytes_down)} down and {_size(needs.bytes_up)} up a round")
     if needs.disk_bytes > free:
         typer.echo("warning: the disk is too small for this run's checkpoints", err=True)
+
+
+def _say_step(loss: float, classes: int) -> None:
+    """A loss far above that of guessing is no start: nothing would come of such a run."""
+    guessing = math.log(classes)
+    if not loss <= DIVERGED * guessing:  # nor is one that is no number
+        raise UserError(
+            f"the server's first steps diverge: their loss is {loss:.3g}, where guessing has {guessing:.2f}; "
+            "lower method.lr"
+        )
+    typer.echo(f"step       the server's first steps work, loss {loss:.3f}")
 
 
 def _reproduce(run: Path, rounds: int, workers: int, device: str) -> None:
@@ -68,7 +89,9 @@ def _reproduce(run: Path, rounds: int, workers: int, device: str) -> None:
     if verdict.differs_at:
         typer.echo(f"{run} does NOT reproduce: round {verdict.differs_at} differs in {', '.join(verdict.fields)}")
         raise typer.Exit(1)
-    typer.echo(f"{run} reproduces bit for bit: {verdict.rounds} rounds are the same in every field but their seconds")
+    typer.echo(
+        f"{run} reproduces bit for bit: {counted(verdict.rounds, 'round')} the same in every field but their seconds"
+    )
 
 
 def _say_found(found: Survey) -> None:
@@ -83,13 +106,8 @@ def _say_found(found: Survey) -> None:
     if found.others:
         names = ", ".join(f"{count} {suffix}" for suffix, count in found.others.most_common())
         typer.echo(f"not read   files that are no pictures we know: {names}")
-    if found.twins:
-        learned, tested = found.twins[0]
-        typer.echo(
-            "warning: also among the pictures to learn from, which makes the accuracy look better than it is: "
-            f"{len(found.twins)} of the test pictures; the first, {tested}, is {learned}",
-            err=True,
-        )
+    if found.unlisted:
+        typer.echo(f"not listed {counted(found.unlisted, 'picture')} of which the CSV file does not speak; left out")
 
 
 def _listed(counts: dict[str, int]) -> str:
@@ -107,7 +125,7 @@ def _by_class(labels: Tensor, names: tuple[str, ...]) -> dict[str, int]:
 def _say_data(world: World, per_class: bool) -> None:
     data, division, facts = world.data, world.division, world.data.facts
     counts = division.clients.counts
-    typer.echo(f"pictures   {facts.size} × {facts.size}, {facts.channels} channel(s), {facts.classes} classes")
+    typer.echo(f"pictures   {facts.size} × {facts.size}, {counted(facts.channels, 'channel')}, {facts.classes} classes")
     held = f", {len(division.validation)} held out for validation" if len(division.validation) else ""
     typer.echo(f"server     {len(division.server)} labeled{held}")
     typer.echo(f"clients    {len(counts)}, with {int(counts.min())} to {int(counts.max())} pictures each")

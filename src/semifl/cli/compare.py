@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Finished run directories.")],
-    metric: Annotated[str, typer.Option("--metric", help="A number of result.json.")] = "accuracy",
+    metric: Annotated[
+        str, typer.Option("--metric", help="A number of result.json [default: the metric that decided the first run].")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Mean over seeds for each setting, and paired differences from the first with 95 % intervals."""
@@ -27,30 +29,52 @@ def command(
     from semifl.report.reading import read_run
 
     groups = group_runs([read_run(path) for path in dict.fromkeys(runs)])
+    metric = metric or groups[0].metric
+    alone = {group.label: _labels_only(group, metric) for group in groups}
     values = {group.label: _by_seed(group, metric) for group in groups}
     first = next(iter(values))
     differences = {name: paired(each, values[first]) for name, each in values.items() if name != first}
     if as_json:
         plain = {name: _plain(each) for name, each in differences.items() if each}
-        facts = {name: {"values": each, "difference": plain.get(name)} for name, each in values.items()}
+        facts = {
+            name: {"values": each, "labels_only": alone[name], "difference": plain.get(name)}
+            for name, each in values.items()
+        }
         typer.echo(json.dumps({"metric": metric, "against": first, "settings": facts}))
         return
-    _print(values, differences, metric, first)
+    _print(values, alone, differences, metric, first)
 
 
 def _print(
-    values: dict[str, dict[int, float]], differences: dict[str, Difference | None], metric: str, first: str
+    values: dict[str, dict[int, float]],
+    alone: dict[str, dict[int, float]],
+    differences: dict[str, Difference | None],
+    metric: str,
+    first: str,
 ) -> None:
     from semifl.report.comparison import difference_text, summary
     from semifl.report.markdown import markdown_table
 
-    lines = [[name, summary(each), difference_text(differences.get(name))] for name, each in values.items()]
-    typer.echo(markdown_table(["settings", f"{metric}: mean (sd, n)", "difference [95 % interval]"], lines))
+    lines = [
+        [name, summary(each), summary(alone[name]) or "–", difference_text(differences.get(name))]
+        for name, each in values.items()
+    ]
+    header = ["settings", f"{metric}: mean (sd, n)", "labels only", "difference [95 % interval]"]
+    shown = range(4) if any(alone.values()) else (0, 1, 3)
+    typer.echo(markdown_table([header[i] for i in shown], [[line[i] for i in shown] for line in lines]))
     if len(values) > 1:
         unpaired = [name for name in values if name != first and differences[name] is None]
         typer.echo(f"\nDifferences are from {first!r}, seed by seed.")
         if unpaired:
             typer.echo(f"No seed in common with it: {'; '.join(unpaired)}.")
+
+
+def _labels_only(group: Group, metric: str) -> dict[int, float]:
+    """The same number of the models trained without clients, by seed, where there are such."""
+    from semifl.records.record import number
+
+    found = {run.seed: number(run.result.get(f"labels_only_{metric.removeprefix('best_')}")) for run in group.runs}
+    return {seed: value for seed, value in found.items() if value is not None}
 
 
 def _plain(difference: Difference) -> dict[str, float | None]:

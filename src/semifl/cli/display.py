@@ -10,9 +10,11 @@ from pathlib import Path
 import typer
 
 from semifl.errors import RunStopped, UserError
-from semifl.records.record import Summary
+from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, said
+from semifl.records.record import Summary, number
 from semifl.report.advice import advise
 from semifl.report.reading import read_run
+from semifl.words import counted
 
 MOST_ADVICE = 3  # sentences after a run; the report has them all
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
@@ -42,15 +44,28 @@ def interrupted(directory: Path) -> Iterator[None]:
 
 
 def finished(directory: Path, result: Summary) -> None:
-    """The outcome in three lines, what to do about it if something is amiss, and where the report lies."""
-    accuracy, labels_only = result["accuracy"], result["labels_only_accuracy"]
-    typer.echo(f"accuracy     {accuracy:.1f} %  (best round {result['best_round']}: {result['best_accuracy']:.1f} %)")
-    if labels_only is not None:
-        typer.echo(f"labels only  {labels_only:.1f} %  the clients brought {accuracy - labels_only:+.1f} points")
+    """The outcome in a few lines, what to do about it if something is amiss, and where the report lies."""
+    for line in outcome(result):
+        typer.echo(line)
     for sentence in advise(read_run(directory))[:MOST_ADVICE]:
         typer.echo(f"note         {sentence}")
-    typer.echo(f"run          {directory}  ({result['rounds']} rounds, {result['seconds']:.0f} s)")
+    typer.echo(f"run          {directory}  ({counted(result['rounds'], 'round')}, {result['seconds']:.0f} s)")
     typer.echo(f"report       {_written(directory)}")
+
+
+def outcome(result: Summary) -> list[str]:
+    """How good the model is and what the clients brought, in the metric that decides; then the other numbers."""
+    facts = {**result}
+    metric = metric_of(facts)
+    value, best, alone = (number(facts.get(f"{prefix}{metric}")) for prefix in ("", "best_", "labels_only_"))
+    name = WORDS[metric]
+    lines = [f"{name:<12} {said(name, value)}  (best round {result['best_round']}: {said(name, best)})"]
+    if alone is not None and value is not None:
+        lines.append(f"labels only  {said(name, alone)}  the clients brought {value - alone:+.1f} points")
+    others = [each for each in OF_A_MODEL if each != metric and number(facts.get(each)) is not None]
+    if others:
+        lines.append(f"also         {', '.join(f'{WORDS[each]} {said(each, number(facts[each]))}' for each in others)}")
+    return lines
 
 
 def _written(directory: Path) -> str:

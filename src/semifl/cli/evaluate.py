@@ -11,36 +11,49 @@ import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
+from semifl.records.metrics import METRICS, WORDS
+from semifl.words import counted
 
 if TYPE_CHECKING:
     from semifl.trained.assessment import Assessment
 
+COLUMNS = ("precision", "recall", "specificity", "f1")
 WIDEST = 20  # classes whose confusion matrix still fits a terminal
 
 
 def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a model.safetensors.")],
     data: Annotated[
-        Path | None, typer.Argument(metavar="[DATA]", help="A folder <class>/* [default: the run's own test pictures].")
+        Path | None,
+        typer.Argument(
+            metavar="[DATA]", help="A folder <class>/*, or a CSV file,label [default: the run's own test pictures]."
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", min=0.0, max=1.0, help="Of two classes: [default: the model's own, or 0.5]."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: options.Device = "auto",
 ) -> None:
-    """Accuracy, precision and recall per class, the confusion matrix and calibration on labeled pictures."""
+    """Accuracy, AUC, F1, calibration, numbers by class and the confusion matrix on labeled pictures."""
     from semifl.trained.assessment import assess
     from semifl.trained.prediction import find_model
 
     model = find_model(run, options.device_name(device))
     images, labels = _from_run(run) if data is None else _from_folder(data, model)
-    found = assess(model, images, labels)
+    found = assess(model, images, labels, threshold)
     if as_json:
         typer.echo(json.dumps(found.facts()))
         return
     score = found.score
-    typer.echo(
-        f"{score.count} pictures, accuracy {score.accuracy:.2f} %, balanced accuracy {score.balanced_accuracy:.2f} %, "
-        f"calibration error {found.calibration_error:.1f} %"
-    )
+    numbers = (f"{WORDS[name]} {getattr(score, name):.2f} %" for name in (*METRICS, "calibration_error"))
+    typer.echo(f"{counted(score.count, 'picture')}, {', '.join(numbers)}")
+    if found.decision:
+        typer.echo(
+            f"{found.positive} is said from a probability of {found.decision.threshold:.3f} on: "
+            f"sensitivity {found.decision.sensitivity:.1f} %, specificity {found.decision.specificity:.1f} %"
+        )
     _print_classes(found)
     if len(found.classes) <= WIDEST:
         _print_confusion(found)
@@ -53,10 +66,11 @@ def _print_classes(found: Assessment) -> None:
         return "–" if value is None else f"{value:.1f}"
 
     lines = [
-        [name, str(each.pictures), percent(each.precision), percent(each.recall)]
+        [name, str(each.pictures), *(percent(getattr(each, column)) for column in COLUMNS)]
         for name, each in found.classes.items()
     ]
-    typer.echo(f"\n{markdown_table(['class', 'pictures', 'precision %', 'recall %'], lines)}")
+    header = ["class", "pictures", *(f"{column.replace('f1', 'F1')} %" for column in COLUMNS)]
+    typer.echo(f"\n{markdown_table(header, lines)}")
 
 
 def _print_confusion(found: Assessment) -> None:
@@ -79,13 +93,13 @@ def _from_run(run: Path) -> tuple[Any, Any]:
 
 
 def _from_folder(folder: Path, model: Any) -> tuple[Any, Any]:
-    import torch
+    from semifl.data.pictures import pictures_below
 
-    from semifl.data.pictures import decode, pictures_below
-
+    names = model.facts.class_names
+    if folder.is_file() and folder.suffix.lower() == ".csv":
+        return _decoded(_listed(folder, names), model)
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
-    names = model.facts.class_names
     folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
     # macOS spells "ä" as two characters, others as one; they are the same name.
     given = {unicodedata.normalize("NFC", path.name): path for path in folders}
@@ -96,5 +110,29 @@ def _from_folder(folder: Path, model: Any) -> tuple[Any, Any]:
     pairs = [(path, names.index(name)) for name in given for path in pictures_below(given[name])]
     if not pairs:
         raise UserError(f"{folder} holds no pictures")
-    images = [decode(path, model.facts.size, model.facts.channels) for path, _ in pairs]
+    return _decoded(pairs, model)
+
+
+def _listed(file: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
+    """The labeled pictures of a CSV file; their names are relative to its folder."""
+    from semifl.data.listing import read_rows
+
+    rows = [row for row in read_rows(file) if row.label]
+    unknown = [row for row in rows if row.label not in names]
+    if unknown:
+        raise UserError(
+            f"{file}, line {unknown[0].line}, has class {unknown[0].label!r}, which the model does not know; "
+            f"it knows {', '.join(names)}"
+        )
+    if not rows:
+        raise UserError(f"{file} names no labeled picture")
+    return [(file.parent / row.file, names.index(row.label)) for row in rows]
+
+
+def _decoded(pairs: list[tuple[Path, int]], model: Any) -> tuple[Any, Any]:
+    import torch
+
+    from semifl.data.pictures import decode
+
+    images = [decode(path, model.facts.size, model.facts.channels, model.facts.bits) for path, _ in pairs]
     return torch.stack(images), torch.tensor([label for _, label in pairs])

@@ -28,6 +28,7 @@ CONFIG = """# A run of semifl. `semifl show {file}` prints these values and all 
 
 seed = 0                   # the same seed gives the same result; another one shows how much is luck
 rounds = 20                # how often server and clients train in turn: more rounds, better and slower
+metric = "accuracy"        # what decides: "balanced_accuracy" or "auc" where one class is rare; see docs/metrics.md
 labels_only = true         # also train without the clients, to see what they bring
 
 [data]

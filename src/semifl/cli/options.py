@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semifl.errors import UserError
+
 if TYPE_CHECKING:
     from semifl.configuration.config import Config
     from semifl.toml import Table
@@ -26,20 +28,41 @@ Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 
-def load(what: str, settings: list[str] | None) -> Config:
-    """The configuration that a preset's or a file's name stands for, with the settings applied."""
+def load(what: str, settings: list[str] | None, run_too: bool = False) -> Config:
+    """The configuration that a preset's or a file's name stands for, with the settings applied; or that of a run."""
     from semifl.configuration.config import decode
 
-    return decode(table(what, settings))
+    found = table(what, settings, run_too)
+    data = found.get("data", {})
+    if isinstance(data, dict) and "name" not in data:
+        raise UserError(f"{what} does not say what to learn from: set data.name, to one of 'semifl list data'")
+    return decode(found)
 
 
-def table(what: str, settings: list[str] | None) -> Table:
+def table(what: str, settings: list[str] | None, run_too: bool = False) -> Table:
     """The same before it is checked."""
     from semifl.configuration.config import override, read
     from semifl.studies import presets
 
-    looks_like_file = what.endswith(".toml") or "/" in what or Path(what).is_file()
-    return override(read(Path(what)) if looks_like_file else presets.find(what).table, settings or [])
+    path = Path(what)
+    if path.is_dir():
+        path = _in_folder(path, run_too)
+    looks_like_file = path.suffix == ".toml" or "/" in what or path.is_file()
+    return override(read(path) if looks_like_file else presets.find(what).table, settings or [])
+
+
+def _in_folder(folder: Path, run_too: bool) -> Path:
+    """A folder is no configuration, but people name it where they mean the file in it."""
+    from semifl.records.directory import RunDirectory
+
+    config = folder / "config.toml"
+    if not config.is_file():
+        raise UserError(f"{folder} is a folder without a config.toml: name a preset or a TOML file")
+    if RunDirectory(folder).is_project():
+        raise UserError(f"{folder} is a folder: name the configuration in it, {config}")
+    if not run_too:
+        raise UserError(f"{folder} is a run: go on with it by 'semifl resume {folder}', or start another by {config}")
+    return config
 
 
 def worker_count(workers: int | None) -> int:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from semifl.cli import options
+from semifl.words import counted
 
 
 def command(
@@ -31,6 +32,7 @@ def _show_run(directory: Path) -> None:
     from semifl import toml
     from semifl.configuration.config import of_run
     from semifl.records.directory import RunDirectory
+    from semifl.records.metrics import WORDS
     from semifl.records.record import number
 
     run = RunDirectory(directory)
@@ -40,8 +42,10 @@ def _show_run(directory: Path) -> None:
     if result:
         typer.echo(json.dumps(result, indent=1))
     else:
-        accuracy = number(rounds[-1].get("accuracy")) if rounds else None
-        last = "" if accuracy is None else f", accuracy {accuracy:.1f} %"
+        metric = config.run.metric
+        value = number(rounds[-1].get(metric)) if rounds else None
+        last = "" if value is None else f", {WORDS[metric]} {value:.1f} %"
         typer.echo(
-            f"unfinished: {len(rounds)} of {config.run.rounds} rounds{last}; go on with: semifl resume {directory}"
+            f"unfinished: {len(rounds)} of {counted(config.run.rounds, 'round')}{last}; "
+            f"go on with: semifl resume {directory}"
         )

@@ -13,7 +13,7 @@ from semifl.cli import options, table
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file with [grid]; see docs/tables.md.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where the runs lie [default: runs/sweeps/NAME].")] = None,
-    metric: Annotated[table.METRICS, typer.Option("--metric", help="What the table shows.")] = "accuracy",
+    metric: table.Metric = "",
     jobs: options.Jobs = None,
     workers: options.WorkersInEach = 1,
     device: options.Device = "auto",
@@ -22,7 +22,9 @@ def command(
     from semifl.studies.sweeps import read_sweep
     from semifl.studies.tables import ResultTable, measured
 
+    table.refuse_unknown_metric(metric)
     sweep = read_sweep(file)
+    metric = metric or table.deciding(sweep.table)
     folder = out or Path("runs/sweeps") / file.stem
     failures = table.fill_table([sweep.table], folder, sweep.seeds, options.worker_count(jobs), workers, device)
 

@@ -9,12 +9,17 @@ import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
+from semifl.records.metrics import OF_A_MODEL, metric_of
 from semifl.registry import did_you_mean
 
 if TYPE_CHECKING:
     from semifl.studies.tables import ResultTable
 
-METRICS = Literal["accuracy", "best_test_accuracy", "best_accuracy", "balanced_accuracy"]
+Values = dict[tuple[str, str], dict[int, float]]  # by row and column, then by seed
+ONLY = "accuracy"  # what the column of a table with one column is called in its cells; people see the metric
+PREFIXES = ("", "best_", "labels_only_")
+NUMBERS = [*(f"{prefix}{name}" for prefix in PREFIXES for name in OF_A_MODEL), "best_test_accuracy"]
+Metric = Annotated[str, typer.Option("--metric", help="A number of result.json: auc, best_f1, labels_only_accuracy, …")]
 
 
 def command(
@@ -25,7 +30,7 @@ def command(
         Literal["tiny", "small", "paper"], typer.Option("--scale", help="digits, a fast CIFAR-10, or as published.")
     ] = "paper",
     out: Annotated[Path | None, typer.Option("--out", help="Where the runs lie [default: runs/tables/…].")] = None,
-    metric: Annotated[METRICS | None, typer.Option("--metric", help="[default: as the paper, the best round]")] = None,
+    metric: Metric = "",
     against: Annotated[str, typer.Option("--against", metavar="ROW", help="Also print differences from a row.")] = "",
     jobs: options.Jobs = None,
     workers: options.WorkersInEach = 1,
@@ -34,6 +39,7 @@ def command(
     """Print tables of results; with --seeds first run what is missing."""
     from semifl.studies.tables import folder_name, own_table, paper_tables
 
+    refuse_unknown_metric(metric)
     name = "paper" if what == "paper" else Path(what).stem
     more = settings or []
     tables = paper_tables(scale, more) if what == "paper" else [own_table(Path(what), scale, more)]
@@ -45,8 +51,21 @@ def command(
         fill_table(tables, folder, parse_seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
     )
     for table in tables:
-        print_table(table, folder, metric or ("best_test_accuracy" if what == "paper" else "accuracy"), against)
+        print_table(table, folder, metric or ("best_test_accuracy" if what == "paper" else deciding(table)), against)
     report_failures(failures)
+
+
+def refuse_unknown_metric(metric: str) -> None:
+    if metric and metric not in NUMBERS:
+        raise UserError(
+            f"--metric {metric!r} is no number of result.json"
+            f"{did_you_mean(metric, NUMBERS) or f': try {NUMBERS[0]} or {NUMBERS[2]}'}"
+        )
+
+
+def deciding(table: ResultTable) -> str:
+    """The metric of a table's first run; it decides for all."""
+    return metric_of(table.cells[0].config)
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -97,18 +116,50 @@ def print_table(table: ResultTable, folder: Path, metric: str, against: str) -> 
     typer.echo(f"\n## {table.title}\n")
     brackets = " In brackets the published value." if any(printed.values()) else ""
     typer.echo(f"{metric}: mean (sd, number of seeds).{brackets}\n")
+    columns = [metric if column == ONLY else column for column in table.columns]
     lines = []
     for row in table.rows:
         cells = [(row, column) for column in table.columns]
         lines.append([row, *(_cell(summary(values.get(at, {})), printed.get(at, "")) for at in cells)])
-    typer.echo(markdown_table(["", *table.columns], lines))
+    _add_labels_only(table, folder, metric, values, columns, lines)
+    typer.echo(markdown_table(["", *columns], lines))
     if against in table.rows:
         typer.echo(f"\nDifference from {against!r}, seed by seed: mean [95 % interval]\n")
         lines = []
         for row in table.rows:
             pairs = [(values.get((row, column), {}), values.get((against, column), {})) for column in table.columns]
             lines.append([row, *(difference_text(paired(*pair)) for pair in pairs)])
-        typer.echo(markdown_table(["", *table.columns], [line for line in lines if line[0] != against]))
+        columns = [metric if column == ONLY else column for column in table.columns]
+        typer.echo(markdown_table(["", *columns], [line for line in lines if line[0] != against]))
+
+
+def _add_labels_only(
+    table: ResultTable, folder: Path, metric: str, values: Values, columns: list[str], lines: list[list[str]]
+) -> None:
+    """What the same servers reach without clients: a column where there is one, else a row beside the best."""
+    from semifl.report.comparison import summary
+    from semifl.studies.tables import measured
+
+    name = f"labels_only_{metric.removeprefix('best_').removeprefix('test_')}"
+    if metric.startswith("labels_only_"):
+        return
+    alone = {(cell.row, cell.column): summary(measured(folder, cell, name)) for cell in table.cells}
+    if not any(alone.values()):
+        return
+    if len(columns) == 1:
+        columns.append("labels only")
+        for line in lines:
+            line.append(alone.get((line[0], table.columns[0]), "") or "–")
+        return
+    best = [_best(values, column) for column in table.columns]
+    cells = [alone.get((row, column), "") for row, column in zip(best, table.columns, strict=True)]
+    lines.append(["labels only, of the best row", *(each or "–" for each in cells)])
+
+
+def _best(values: Values, column: str) -> str:
+    """The row with the highest mean of a column."""
+    means = {row: sum(each.values()) / len(each) for (row, at), each in values.items() if at == column and each}
+    return max(means, key=lambda row: means[row], default="")
 
 
 def _cell(ours: str, paper: str) -> str:

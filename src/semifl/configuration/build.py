@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from semifl import machine
+from semifl import machine, registry
 from semifl.configuration.config import VIEWS, Chosen, Config, Views, WarmStart
 from semifl.data.augment import strong, weak
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, Source
@@ -31,6 +31,9 @@ from semifl.regular import why
 
 COPIES = 4  # of every weight while a model trains: itself, its gradient, its momentum, the model as it was sent
 BYTES = 4  # of a weight
+PICKLES = (".pth", ".pt", ".ckpt", ".bin", ".pkl")
+NAMED = 6  # tensors that a message names
+SMALLEST = 2  # side of a picture, in pixels: less cannot be shifted
 LABELED, CLIENTS = 250, 100  # where neither the configuration nor the data say
 
 
@@ -88,7 +91,9 @@ def build_world(config: Config) -> World:
     """Load the data and divide it."""
     data = build_data(config.data.thing, config.views)
     seed = Seed(config.run.seed).under("data")
+    _check_facts(data.facts)
     config = _resolve(config, data)
+    positive_class(config, data.facts)
     labeled = _draw_labeled(config, data, seed)
     _check_labels(data, labeled)
     server, validation = hold_out(labeled, data.labels, config.split.validation, data.facts.class_names, seed)
@@ -154,12 +159,10 @@ def build_model(
     return module
 
 
-def load_weights(module: nn.Module, path: Path, partial: bool) -> list[str]:
-    """Copy a .safetensors file into the module; returns the names that only `partial` leaves out."""
+def load_weights(module: nn.Module, path: Path, partial: bool) -> None:
+    """Copy a .safetensors file into the module; `partial` leaves out what does not fit."""
     given, own = _read_weights(path), module.state_dict()
-    misfits = [name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name))]
-    # Statistics are computed anew in every round, so a file without them is complete.
-    misfits = sorted(name for name in misfits if not _is_statistic(name))
+    misfits = _misfits(own, given)
     if misfits and not partial:
         raise UserError(
             f"{path} does not fit the model at {misfits[0]!r} and {len(misfits) - 1} other names: "
@@ -169,10 +172,42 @@ def load_weights(module: nn.Module, path: Path, partial: bool) -> list[str]:
     if not fitting:
         raise UserError(f"nothing in {path} fits the model")
     module.load_state_dict(fitting, strict=False)
-    return misfits
+
+
+def _misfits(own: dict[str, Tensor], given: dict[str, Tensor]) -> list[str]:
+    """Names that only one of them has, or that have different shapes."""
+    found = [name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name))]
+    # Statistics are computed anew in every round, so a file without them is complete.
+    return sorted(name for name in found if not _is_statistic(name))
+
+
+def what_was_loaded(world: World) -> str:
+    """Of a warm start: how much of the model begins with the file's weights, and what does not, by name."""
+    start = world.config.warm_start
+    if not start.weights:
+        return ""
+    own, given = world.model_factory()().state_dict(), _read_weights(Path(start.weights))
+    left = _misfits(own, given)
+    count = sum(name in own and not _is_statistic(name) for name in given.keys() - set(left))
+    if not left:
+        return f"{start.weights}: all {count} tensors were loaded"
+    words = [f"{name} ({_shape(given.get(name))} in the file, {_shape(own.get(name))} in the model)" for name in left]
+    more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
+    return f"{start.weights}: {count} tensors were loaded, not these: {', '.join(words[:NAMED])}{more}"
+
+
+def _shape(tensor: Tensor | None) -> str:
+    return "nothing" if tensor is None else str(list(tensor.shape))
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
+    if path.suffix.lower() in PICKLES and path.exists():
+        raise UserError(
+            f"{path} is a pickle, which can run code of whoever made it, and is not read here: if you trust it, "
+            f'convert it once, by python -c "import torch; from safetensors.torch import save_file; '
+            f"w = torch.load('{path.name}', map_location='cpu', weights_only=True); w = w.get('state_dict', w); "
+            f"save_file({{k: v.contiguous() for k, v in w.items()}}, '{path.stem}.safetensors')\""
+        )
     try:
         return read_tensors(path).tensors
     except FileNotFoundError as error:
@@ -235,6 +270,29 @@ def _resolve(config: Config, data: Dataset) -> Config:
     partition = split.partition or (BySite() if data.sites else Iid())
     clients = split.clients or len(data.sites) or CLIENTS
     return replace(config, split=replace(split, labeled=labeled, clients=clients, partition=partition))
+
+
+def _check_facts(facts: Facts) -> None:
+    """What no classifier can be made of."""
+    if facts.classes < 2:
+        raise UserError(
+            f"there is one class only, {facts.class_names[0]!r}: to tell apart takes two or more, "
+            "each with labeled and with test pictures"
+        )
+    if facts.size < SMALLEST:
+        raise UserError(f"pictures of {facts.size} × {facts.size} pixels show nothing: {SMALLEST} is the least")
+
+
+def positive_class(config: Config, facts: Facts) -> int:
+    """Of two classes the one whose finding counts as positive; with more there is none, and the last stands in."""
+    name = config.run.positive
+    if not name:
+        return facts.classes - 1
+    if facts.classes != 2:
+        raise UserError(f"positive = {name!r} is for two classes, and there are {facts.classes}")
+    if name not in facts.class_names:
+        raise registry.unknown(name, "positive", facts.class_names)
+    return facts.class_names.index(name)
 
 
 def _draw_labeled(config: Config, data: Dataset, seed: Seed) -> Tensor:

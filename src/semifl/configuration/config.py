@@ -27,6 +27,7 @@ from semifl.fields import Checked, Choice, Count, NotNegative, ShareBelowOne, Wh
 from semifl.learning.precision import Wanted
 from semifl.parsing import DEEPEST, TooDeep, from_toml, shallow
 from semifl.records.directory import RunDirectory
+from semifl.records.metrics import METRICS, Metric
 from semifl.registry import did_you_mean
 from semifl.regular import read_text
 from semifl.toml import Table
@@ -50,6 +51,7 @@ MOVED = {  # keys of the first edition
     "method.mix_pool": "nothing: partners are drawn from all pictures",
 }
 VIEWS = ("weak_view", "strong_view")
+DEFAULT_MODEL = "wide_resnet"
 HANDED_OVER = "python:"  # begins the names of things that a Python program handed over and no name leads to
 
 
@@ -58,7 +60,7 @@ class Stop(Checked):
     """When to end before the last round; 0 means never."""
 
     minutes: NotNegative = 0.0  # of training; 0 means no limit
-    patience: Whole = 0  # rounds without a better accuracy on the validation part
+    patience: Whole = 0  # rounds without a better metric on the validation part
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,16 @@ class Run(Checked):
     rounds: Count = 800  # of communication
     threads: Count = 2  # of the server's own training; part of the result's bits, so never derived from --workers
     precision: Wanted = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
+    metric: Metric = "accuracy"  # what decides: the best round, patience, the guard, and what reports show first
+    positive: str = ""  # of two classes the one whose finding counts as positive; the second if left out
     labels_only: bool = True  # also train the same model without clients, to see what they bring
     guard: bool = False  # judge the clients' work by held-out labels and go back where it does harm
     max_failures: Whole = 0  # clients whose code may raise before the run stops
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}")
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,8 @@ class Config:
             raise UserError(
                 "stop.patience needs data.validation: a part of the labels to tell whether the model still improves"
             )
+        if getattr(self.method.thing, "activity_rate", None) == 0:
+            raise UserError("method.activity_rate = 0 asks no client at all: it must be above 0, up to 1 for everybody")
         if self.run.guard and not self.split.validation:
             raise UserError("guard = true needs data.validation: a part of the labels to judge the clients' work by")
 
@@ -196,7 +207,8 @@ def of_run(run: RunDirectory) -> Config:
 def override(table: Table, settings: Sequence[str]) -> Table:
     """A copy with `--set section.key=value` applied; a value that is not TOML is taken as a string.
 
-    Names come first: keys of a choice within a section, such as data.partition, go with the name they belong to.
+    Names come first: keys of a model, and of a choice within a section such as data.partition, go with the name they
+    belong to.
     """
     result = _copy(table)
     for setting in sorted(settings, key=lambda each: not each.partition("=")[0].strip().endswith(".name")):
@@ -217,6 +229,8 @@ def override(table: Table, settings: Sequence[str]) -> Table:
             raise UserError(f"--set {setting[:40]!r}… cannot be followed: {error}") from error
         if len(keys) > 2 and keys[-1] == "name" and inner.get("name", value) != value:
             inner.clear()
+        if keys == ["model", "name"] and inner.get("name", DEFAULT_MODEL) != value:  # another one has other keys
+            result["model"] = inner = _take(inner, _names(WarmStart))
         inner[keys[-1]] = value
     return result
 
@@ -245,7 +259,7 @@ def _decode(table: Table) -> Config:
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise UserError(f"{name} must be a section, [{name}], not a value")
-    refuse_unknown(table, [*_names(Run), *sections], "")
+    _refuse_misplaced(table, [*_names(Run), *sections], sections)
     data, model, method = sections["data"], sections["model"], sections["method"]
     split = from_section(Split, _take(data, _names(Split)), "data")
     views = from_section(Views, _take(data, VIEWS), "data")
@@ -263,6 +277,31 @@ def _decode(table: Table) -> Config:
         views=views,
         model_keys=model_keys,
     )
+
+
+def _refuse_misplaced(table: Table, known: Sequence[str], sections: dict[str, Table]) -> None:
+    """A key outside all sections that belongs into one is told its place."""
+    for key in (key for key in table if key not in known):
+        places = [f"{name}.{key}" for name, section in sections.items() if key in _keys_of(name, section)]
+        if places:
+            raise UserError(f"unknown key {key}; did you mean {places[0]!r}?")
+    refuse_unknown(table, known, "")
+
+
+def _keys_of(name: str, section: Table) -> list[str]:
+    """What a section may hold, by the choice that it names; nothing if that is unknown."""
+    if name in ("stop", "health"):
+        return _names(Stop if name == "stop" else Health)
+    package, default, more = {
+        "data": (DATASETS, "digits", [*_names(Split), *VIEWS]),
+        "model": (MODELS, DEFAULT_MODEL, _names(WarmStart)),
+        "method": (METHODS, "semifl", []),
+    }[name]
+    chosen = section.get("name", default)
+    with suppress(UserError):
+        cls = registry.find(package, chosen, name) if isinstance(chosen, str) else None
+        return [*(_names(cls) if isinstance(cls, type) and dataclasses.is_dataclass(cls) else []), *more]
+    return []
 
 
 def _choose_data(section: Table) -> Chosen[Source]:
@@ -285,7 +324,7 @@ def _choose(
 
 def _choose_model(section: Table) -> tuple[Chosen[Callable[..., Any]], Table]:
     """A model of ours is a dataclass with `build`; a user's own may be any function that returns a module."""
-    name = section.pop("name", "wide_resnet")
+    name = section.pop("name", DEFAULT_MODEL)
     if isinstance(name, str) and name.startswith(HANDED_OVER):
         return Chosen(name, _handed_over), section
     factory = registry.find(MODELS, _text(name, "model.name"), "model.name")

@@ -40,6 +40,8 @@ def fingerprint(data: Dataset) -> str:
     """Of all that makes up the data."""
     digest = hashlib.blake2b(digest_size=16)
     for each in fields(data):
+        if each.name.endswith("names"):  # which say where the pictures lie, and these are hashed themselves
+            continue
         value = getattr(data, each.name)
         if isinstance(value, Tensor):
             digest.update(f"{each.name} {list(value.shape)}".encode())
@@ -62,6 +64,8 @@ def as_pictures(given: Any, what: str) -> list[Tensor]:
 def as_labels(given: Any, count: int, what: str) -> Tensor:
     """int64 [count]."""
     labels = _array(given)
+    if labels.dim() == 2 and labels.shape[1] == 1:  # a column, as spreadsheets and many archives have them
+        labels = labels[:, 0]
     if labels.dim() != 1 or len(labels) != count:
         raise UserError(f"{what} must be one label for each of the {count} pictures, not {list(labels.shape)}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:

@@ -25,7 +25,7 @@ def recall(file: Path, fingerprint: str) -> Decoded | None:
             images = kept.get_tensor("images")
         if _checksum(images) != facts["crc32"]:
             return None
-        return Decoded(images, tuple(json.loads(facts["skipped"])))
+        return Decoded(images, tuple(json.loads(facts["skipped"])), int(facts["bits"]))
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
 
@@ -36,6 +36,7 @@ def keep(file: Path, fingerprint: str, decoded: Decoded) -> None:
         "fingerprint": fingerprint,
         "crc32": _checksum(decoded.images),
         "skipped": json.dumps(decoded.skipped),
+        "bits": str(decoded.bits),
     }
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ class Facts:
     may_flip: bool  # a mirrored picture is as good an example as the original
     channels: int
     size: int  # side of the square pictures, in pixels
+    bits: int = 0  # of greys with more than eight, by the server's pictures; 0 if it has none
     # Filters that whiten patches of the server's pictures, where the model asks for them. They travel with an order, so
     # that every site has the hub's bits; a model file has them among its tensors instead.
     whitening: Rows | None = field(default=None, repr=False)
@@ -49,6 +50,8 @@ class Dataset:
     labeled: Tensor | None = None  # positions of the server's pictures, where the data come split already
     sites: tuple[str, ...] = ()  # names of the places that hold the unlabeled pictures, where they come by site
     site_of: Tensor | None = None  # int64 [n], position in `sites`, UNKNOWN for the server's pictures
+    names: tuple[str, ...] = ()  # of the pictures, where they are a person's own: files, or places in arrays
+    test_names: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()  # unreadable files that were left out because the user said so
 
 

@@ -13,11 +13,14 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from semifl.data.depth import is_deep, to_bytes
+from semifl.data.dicom import is_dicom, read_dicom
 from semifl.data.progress import Progress
 from semifl.errors import UserError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"})
+LARGEST_SIDE = 1024  # pixels of a square picture; more is beyond any model here
 BLOCK = 64  # pictures per task of a decoding thread
 
 ORIENTATION = 0x0112  # the EXIF tag, and what undoes each of its values
@@ -36,17 +39,23 @@ class UnreadableError(UserError):
     """A file that is no picture, or not a whole one."""
 
 
-def decode(source: Path | BinaryIO, size: int, channels: int | None = None) -> Tensor:
+def decode(source: Path | BinaryIO, size: int, channels: int | None = None, bits: int = 0) -> Tensor:
     """The picture upright, its shorter side resized to `size`, cropped to the centre: uint8 [channels, size, size].
 
     Without `channels` a picture gets one channel if it is grey and three otherwise, however the file stores it.
-    What is transparent becomes white; of an animation the first frame is taken.
+    What is transparent becomes white; of an animation the first frame is taken. `bits` are those of greys with more
+    than eight: white is what they can say at most; 0 takes as many as each picture needs.
     """
     try:
-        with Image.open(source, formats=FORMATS) as picture:
-            picture.draft(None, (2 * size, 2 * size))  # a big JPEG need not be decoded in full
-            picture.load()
-            square = centre_square(_plain(_upright(picture), grey=channels == 1), size)
+        if isinstance(source, Path) and is_dicom(source):
+            square = centre_square(_plain(read_dicom(source), channels == 1, bits), size)
+        else:
+            with Image.open(source, formats=FORMATS) as picture:
+                picture.draft(None, (2 * size, 2 * size))  # a big JPEG need not be decoded in full
+                picture.load()
+                square = centre_square(_plain(_upright(picture), channels == 1, bits), size)
+    except UserError:  # something is missing here, and not in the file
+        raise
     except Exception as error:  # Pillow's decoders fail in many ways, and so do permissions and decompression bombs
         name = source if isinstance(source, Path) else getattr(source, "name", "the file")
         raise UnreadableError(f"{name} cannot be read as a picture ({_reason(error)})") from error
@@ -59,12 +68,26 @@ def decode(source: Path | BinaryIO, size: int, channels: int | None = None) -> T
 
 
 def pictures_below(folder: Path) -> list[Path]:
-    """Every file with a picture's suffix that is not hidden, in an order that does not depend on the file system."""
-    found = []
-    for at, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [os.path.join(at, name) for name in files if _is_picture(name)]  # noqa: PTH118  (a Path each is slow)
+    """Every picture that is not hidden, also below links, in an order that does not depend on the file system."""
+    found, seen = list[str](), set[tuple[int, int]]()
+    for at, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        place = _inode(at)
+        if place in seen:  # a link that leads back, or a second one to the same folder
+            folders.clear()
+            continue
+        seen.add(place)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        paths = (os.path.join(at, name) for name in files if not name.startswith("."))  # noqa: PTH118  (a Path each is slow)
+        found += [path for path in paths if is_picture(path)]
     return [Path(name) for name in sorted(found, key=os.fsencode)]
+
+
+def _inode(folder: str) -> tuple[int, int]:
+    try:
+        state = os.stat(folder)  # noqa: PTH116
+    except OSError as error:
+        refuse(error)
+    return state.st_dev, state.st_ino
 
 
 def refuse(error: OSError) -> NoReturn:
@@ -77,9 +100,12 @@ class Decoded(NamedTuple):
 
     images: Tensor  # uint8 [n, channels, size, size]
     skipped: tuple[int, ...]
+    bits: int = 0  # of greys with more than eight; 0 if there were none
 
 
-def decode_all(paths: Sequence[Path], size: int, channels: int | None, *, progress: Progress | None = None) -> Decoded:
+def decode_all(
+    paths: Sequence[Path], size: int, channels: int | None, bits: int = 0, *, progress: Progress | None = None
+) -> Decoded:
     """Decode in parallel, in order; without `channels` there is one if every picture is grey, and three otherwise."""
     images = torch.zeros(len(paths), channels or 3, size, size, dtype=torch.uint8)
 
@@ -87,7 +113,7 @@ def decode_all(paths: Sequence[Path], size: int, channels: int | None, *, progre
         coloured, failures = False, []
         for position in range(start, min(start + BLOCK, len(paths))):
             try:
-                picture = decode(paths[position], size, channels)
+                picture = decode(paths[position], size, channels, bits)
             except UnreadableError:
                 failures.append(position)
             else:
@@ -111,12 +137,12 @@ def decode_all(paths: Sequence[Path], size: int, channels: int | None, *, progre
         readable = torch.ones(len(paths), dtype=torch.bool)
         readable[skipped] = False
         images = images[readable]
-    return Decoded(images if coloured else images[:, :1].clone(), tuple(skipped))
+    return Decoded(images if coloured else images[:, :1].clone(), tuple(skipped), bits)
 
 
-def _is_picture(name: str) -> bool:
-    # macOS leaves a hidden "._name.jpg" beside pictures on foreign disks; it is none.
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES  # noqa: PTH122
+def is_picture(path: str) -> bool:
+    """By its suffix, or as DICOM; what is hidden is none, as the "._name.jpg" that macOS leaves on foreign disks."""
+    return os.path.splitext(path)[1].lower() in SUFFIXES or is_dicom(path)  # noqa: PTH122
 
 
 def _upright(picture: Image.Image) -> Image.Image:
@@ -128,11 +154,10 @@ def _upright(picture: Image.Image) -> Image.Image:
     return picture if turn is None else picture.transpose(turn)
 
 
-def _plain(picture: Image.Image, *, grey: bool) -> Image.Image:
+def _plain(picture: Image.Image, grey: bool, bits: int) -> Image.Image:
     """Eight bits, grey or RGB, nothing transparent."""
-    if picture.mode.startswith("I"):  # 16-bit grey, also where Pillow keeps it in 32 bits
-        full_scale = np.asarray(picture).clip(0, 65535) / 257
-        picture = Image.fromarray(np.rint(full_scale).astype(np.uint8))
+    if is_deep(picture):
+        picture = Image.fromarray(to_bytes(np.asarray(picture), bits))
     elif picture.mode == "F":
         raise ValueError("its pixels are floating-point numbers without a scale")
     elif picture.has_transparency_data:
@@ -153,5 +178,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, UnidentifiedImageError):
-        return "its content is not that of a PNG, JPEG, WEBP, GIF, BMP or TIFF file"
+        return "its content is not that of a PNG, JPEG, WEBP, GIF, BMP, TIFF or DICOM file"
     return str(error) or type(error).__name__

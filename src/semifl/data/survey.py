@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +10,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from semifl.data.pictures import FORMATS, SUFFIXES
+from semifl.data.dicom import describe, is_dicom
+from semifl.data.pictures import FORMATS, is_picture, pictures_below
 
 KINDS = {
     "1": "black and white", "L": "grey", "LA": "grey with transparency", "P": "palette", "RGB": "colour",
@@ -25,6 +25,7 @@ class Entry(NamedTuple):
     part: str
     group: str
     path: Path
+    label: str = ""  # of a client's picture, where a simulation knows it
 
 
 class Survey(NamedTuple):
@@ -32,10 +33,10 @@ class Survey(NamedTuple):
     sizes: list[tuple[int, int]]  # width and height of every file that has them, the smallest picture first
     kinds: Counter[str]
     others: Counter[str]  # files that are no pictures by their suffix
-    twins: list[tuple[Path, Path]]  # a picture to learn from and one to test with, equal byte by byte
+    unlisted: int  # pictures of which the list that says what is what does not speak
 
 
-def survey(root: Path, groups: dict[str, list[str]], entries: Sequence[Entry]) -> Survey:
+def survey(root: Path, groups: dict[str, list[str]], entries: Sequence[Entry], is_listed: bool) -> Survey:
     counts = {part: dict.fromkeys(names, 0) for part, names in groups.items()}
     sizes, kinds = [], Counter[str]()
     for entry in entries:
@@ -45,12 +46,16 @@ def survey(root: Path, groups: dict[str, list[str]], entries: Sequence[Entry]) -
             sizes.append(size)
             kinds[kind] += 1
     sizes.sort(key=lambda size: (size[0] * size[1], size))
-    return Survey(counts, sizes, kinds, _others(root, groups), _twins(entries))
+    known = {entry.path for entry in entries}
+    unlisted = sum(path not in known for path in pictures_below(root)) if is_listed else 0
+    return Survey(counts, sizes, kinds, _others(root, groups), unlisted)
 
 
 def _look(path: Path) -> tuple[tuple[int, int], str] | None:
     """Size and kind by the file's first bytes; a file that cannot be opened is for whoever decodes it to name."""
     try:
+        if is_dicom(path):
+            return describe(path)
         with Image.open(path, formats=FORMATS) as picture:
             mode = picture.mode.partition(";")[0]
             return picture.size, f"{picture.format} {KINDS.get(mode, mode)}"
@@ -62,33 +67,8 @@ def _others(root: Path, groups: dict[str, list[str]]) -> Counter[str]:
     """Files that are not read, by suffix: pictures of a kind that is not supported may be among them."""
     found = Counter[str]()
     for part in groups:
-        for _, folders, files in os.walk(root / part):
+        for at, folders, files in os.walk(root / part):
             folders[:] = [name for name in folders if not name.startswith(".")]
-            suffixes = (Path(name).suffix.lower() or name for name in files if not name.startswith("."))
-            found.update(suffix for suffix in suffixes if suffix not in SUFFIXES)
+            others = (name for name in files if not name.startswith(".") and not is_picture(os.path.join(at, name)))  # noqa: PTH118
+            found.update(Path(name).suffix.lower() or name for name in others)
     return found
-
-
-def _twins(entries: Sequence[Entry]) -> list[tuple[Path, Path]]:
-    """Pictures that are both learned from with their label and tested with."""
-    tested = [entry.path for entry in entries if entry.part == "test"]
-    learned = [entry.path for entry in entries if entry.part in ("labeled", "train")]
-    sizes = {_bytes(path) for path in learned} & {_bytes(path) for path in tested}  # others need not be read
-    by_content = {_content(path): path for path in learned if _bytes(path) in sizes}
-    candidates = ((_content(path), path) for path in tested if _bytes(path) in sizes)
-    return [(by_content[content], path) for content, path in candidates if content in by_content]
-
-
-def _bytes(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
-
-
-def _content(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()
-    except OSError:
-        return f"unreadable {path}"

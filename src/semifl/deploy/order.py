@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from semifl import __version__
-from semifl.configuration.build import World, build_model
+from semifl.configuration.build import BYTES, COPIES, World, build_model
 from semifl.configuration.config import Config, WarmStart, decode, refuse_unknown
 from semifl.data.dataset import Facts
 from semifl.deploy import wire
@@ -30,7 +30,7 @@ from semifl.toml import Table, dotted
 
 RUN_KEYS = ("seed", "rounds", "precision")  # of the keys outside all sections, those that clients need
 KEYS = ("semifl", "format", "run", "sites", "config", "facts")
-FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size", "whitening")
+FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size", "bits", "whitening")
 LONGEST_NAME = 80  # characters of a run's name: what is added to it must still be the name of a file
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 RUN = re.compile(rf"{NAME.pattern}\.[0-9a-f]{{8}}")  # a name, and what tells the run from others of that name
@@ -101,6 +101,17 @@ def refuse_needs(config: Config) -> None:
         raise UserError(f"method {config.method.name!r} needs {needs.get(need, need)}, which no real site gives away")
 
 
+def refuse_memory(parameters: int, facts: Facts, pictures: int, policy: Policy) -> None:
+    """What the model and the pictures take at least, before anything is computed with them."""
+    needed = COPIES * BYTES * parameters + pictures * facts.channels * facts.size**2
+    most = policy.limits.most_gigabytes
+    if needed > most * 1e9:
+        raise UserError(
+            f"the order asks for {needed / 1e9:.4g} GB of memory at least, and this site's policy allows {most:g} "
+            "(limits.most_gigabytes)"
+        )
+
+
 def refuse_work(method: Method, pictures: int, policy: Policy) -> None:
     """Whatever a method calls its settings, it says what they ask of a client with so many pictures."""
     work, limits = method.client_work(pictures), policy.limits
@@ -124,6 +135,7 @@ def _facts(given: Any, policy: Policy) -> Facts:
             may_flip=bool(given["may_flip"]),
             channels=int(given["channels"]),
             size=int(given["size"]),
+            bits=int(given.get("bits", 0)),
             whitening=_rows(given.get("whitening")),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -135,6 +147,8 @@ def _facts(given: Any, policy: Policy) -> Facts:
             f"the order asks for pictures of {facts.size} pixels, and this site's policy allows "
             f"{policy.limits.largest_picture} (limits.largest_picture)"
         )
+    if not 0 <= facts.bits <= 16:
+        raise UserError(f"the order asks for greys of {facts.bits} bits: up to 16 can be had")
     if not 2 <= facts.classes <= LARGEST_NUMBER or not all(0 < value < 1e6 for value in facts.std):
         raise UserError(f"the order's facts of the pictures make no sense ({facts.classes} classes)")
     if facts.whitening is not None and not _whitens(facts.whitening, PATCH**2 * facts.channels):

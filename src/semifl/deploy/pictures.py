@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from semifl.data.dataset import Facts
-from semifl.data.datasets.folder import Folder, Groups, subfolders
+from semifl.data.datasets.folder import Folder, subfolders
+from semifl.data.listing import Groups
 from semifl.data.pictures import pictures_below
 from semifl.data.survey import Entry
 from semifl.durable import replace_text
@@ -38,6 +39,9 @@ class HubPictures(Folder):
         for part in ("labeled", "test"):
             if not (root / part).is_dir():
                 raise UserError(f"{root / part} is missing: the hub's folder holds labeled/<class>/ and test/<class>/.")
+        return ("labeled", "test")
+
+    def _listed_parts(self, root: Path) -> tuple[str, ...]:
         return ("labeled", "test")
 
     def _sites(self, groups: Groups) -> tuple[str, ...]:
@@ -100,4 +104,4 @@ def _read_own(root: Path, facts: Facts) -> tuple[Tensor, Tensor] | None:
 
 def _folder(root: Path, facts: Facts) -> Folder:
     # One unreadable file must not keep a whole site out; how many there are is said.
-    return Folder(str(root), facts.size, "skip", CHANNELS[facts.channels])  # type: ignore[arg-type]
+    return Folder(str(root), facts.size, "skip", CHANNELS[facts.channels], facts.bits)  # type: ignore[arg-type]

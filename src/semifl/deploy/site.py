@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,8 +20,9 @@ import torch
 from semifl.data.dataset import UNKNOWN
 from semifl.data.partition import Holdings
 from semifl.deploy import leaving, wire
-from semifl.deploy.order import Accepted, accept, refuse_work
-from semifl.deploy.pictures import OTHER_PICTURES, SitePictures, compare_with_before, read_site
+from semifl.deploy.leash import on_a_leash
+from semifl.deploy.order import Accepted, accept, refuse_memory, refuse_work
+from semifl.deploy.pictures import OTHER_PICTURES, SitePictures, compare_with_before, count_pictures, read_site
 from semifl.deploy.policy import Policy
 from semifl.deploy.privacy import Ledger, Spent, protect, would_drown
 from semifl.deploy.wire import Packet
@@ -30,7 +30,7 @@ from semifl.errors import RunStopped, UserError
 from semifl.federation.local import Visit, client_statistics, visit, whole
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place, grade_block
-from semifl.federation.workers import Here, JobFailed, Pool, Workers
+from semifl.federation.workers import Here, JobFailed, Workers
 from semifl.federation.world import Method, Reply, Round, Update
 from semifl.learning.batchnorm import Moments
 from semifl.learning.evaluation import blocks
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 LARGEST_ORDER = 1 << 20  # bytes
 MODELS_IN_A_PACKET = 8  # FedMatch sends the most: two parts, and its helpers
-TRAINER_DIED = "its trainer process died: killed, out of memory, or over the time that its policy allows"
+TRAINER_DIED = "its trainer process died: killed, or out of memory"
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Site:
     _accepted: Accepted | None = None
     _place: Place | None = None
     _pictures: SitePictures | None = None
-    _trainer: Pool | None = field(default=None, repr=False)
+    _trainer: Workers | Here | None = field(default=None, repr=False)
 
     def answer(self, data: bytes) -> bytes:
         """The reply to a packet. Whatever goes wrong is part of the reply, told without a path or a picture."""
@@ -89,6 +89,8 @@ class Site:
         if self._accepted is None or order != self._order:
             self.close()
             accepted = accept(order, self.name, self.policy)
+            # Before any picture is decoded: their number is known.
+            refuse_memory(accepted.parameters, accepted.facts, count_pictures(self.data), self.policy)
             self._pictures = read_site(self.data, self.labels, accepted.facts)
             if self._pictures.skipped:
                 log.warning("%d files below %s are no readable pictures", self._pictures.skipped, self.data)
@@ -206,23 +208,19 @@ class Site:
         assert self._place is not None
         if self._trainer is None:
             self._trainer = Workers(self._place, 1, max_losses=0) if self.trains_apart else Here(self._place)
-        alarm = threading.Timer(60 * self.policy.limits.most_minutes, self._trainer.kill)
-        alarm.daemon = True
-        alarm.start()
-        try:
-            return next(self._trainer.run(job, common, [item]))
-        except RunStopped:
-            self.close()
-            return JobFailed(TRAINER_DIED, "")
-        finally:
-            alarm.cancel()
+        with on_a_leash(self._trainer, self.policy.limits) as leash:
+            try:
+                return next(self._trainer.run(job, common, [item]))
+            except RunStopped:
+                self.close()
+        return JobFailed(leash.broken or TRAINER_DIED, "")
 
     def _failed(self, result: Any) -> bytes | None:
         if not isinstance(result, JobFailed):
             return None
         log.error("%s %s", result.reason, result.trace)
         # What code says of its failure can name files and values: the hub learns the kind of error alone.
-        return leaving.failed(f"its training raised {result.kind}" if result.kind else TRAINER_DIED)
+        return leaving.failed(f"its training raised {result.kind}" if result.kind else result.reason)
 
     def _discreet(self, sentence: str) -> str:
         """A sentence about this site's folder is for the site; the hub learns that something is wrong there."""

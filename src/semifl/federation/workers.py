@@ -94,6 +94,10 @@ class Here:
     def kill(self) -> None:
         os._exit(1)  # there is nobody else to end
 
+    def pids(self) -> list[int]:
+        """Of the processes that can be ended alone: none."""
+        return []
+
 
 class Workers:
     """Run jobs in `count` processes; one that dies is replaced and its jobs are repeated."""
@@ -136,6 +140,9 @@ class Workers:
     def kill(self) -> None:
         for worker in self._team:
             worker.process.kill()
+
+    def pids(self) -> list[int]:
+        return [worker.process.pid for worker in self._team if worker.process.pid is not None]
 
     def _hand_out(self, waiting: deque[int], items: Sequence[Any], limit: int) -> None:
         """Give the next jobs to whoever has the fewest; the limit keeps results from piling up behind a slow one."""

@@ -25,7 +25,7 @@ MOST_ROUNDS = 10**9  # what lies beyond is damage
 # What tells how a run went, and so what a report is made of.
 FILES = (
     *("config.toml", "environment.json", "rounds.jsonl", "events.jsonl"),
-    *("result.json", "world.json", "confusion.json", "gallery/gallery.json"),
+    *("result.json", "world.json", "labels_only.json", "confusion.json", "gallery/gallery.json"),
 )
 
 
@@ -46,6 +46,11 @@ class RunDirectory:
     # Written while a run goes on
 
     def create(self, config: Table, environment: JSON) -> None:
+        if self.is_project():
+            raise UserError(
+                f"{self.path} is a project, and a run needs a directory of its own: "
+                f"choose another --out, such as {self.path / 'run'}"
+            )
         if (self.path / "config.toml").exists():
             raise UserError(
                 f"{self.path} already holds a run: continue it with 'semifl resume {self.path}' or choose another --out"
@@ -104,7 +109,7 @@ class RunDirectory:
         """Something that is no run, or a run of another format, is told by one sentence."""
         if not (self.path / "config.toml").exists():
             raise UserError(f"{self.path} is not a run directory: it has no config.toml")
-        if not any((self.path / name).exists() for name in ("environment.json", "rounds.jsonl", "checkpoint")):
+        if self.is_project():
             raise UserError(
                 f"{self.path} is a project and not a run: start one with 'semifl run {self.path}/config.toml'"
             )
@@ -113,6 +118,11 @@ class RunDirectory:
             raise UserError(
                 f"{self.path} has format {written}, this version reads {FORMAT}: use the version that wrote it"
             )
+
+    def is_project(self) -> bool:
+        """Whether this is what `semifl init` made, or a person: a configuration of which no run was begun."""
+        begun = ("environment.json", "rounds.jsonl", "result.json", "checkpoint")
+        return (self.path / "config.toml").exists() and not any((self.path / name).exists() for name in begun)
 
     def config(self, problems: list[str] | None = None) -> Table:
         """As it stands in the file; nothing if it is damaged."""

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypeGuard
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
+from semifl.records.metrics import Metric
+
 LARGEST = 1e18  # of numbers; what lies beyond is damage
 Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST)]
 Clients = list[int]
@@ -27,8 +29,17 @@ class Measured(TypedDict):
     lr: Number | None
     accuracy: Number
     balanced_accuracy: Number
+    auc: NotRequired[Number]  # earlier versions did not measure it, nor what follows
+    f1: NotRequired[Number]
+    calibration_error: NotRequired[Number]
+    decision_threshold: NotRequired[Number]  # this and the next two of two classes alone
+    sensitivity: NotRequired[Number]
+    specificity: NotRequired[Number]
     loss: Number | None
     validation_accuracy: NotRequired[Number]
+    validation_balanced_accuracy: NotRequired[Number]
+    validation_auc: NotRequired[Number]
+    validation_f1: NotRequired[Number]
     server_loss: Number | None
     client_loss: Number | None
     cohort: Clients
@@ -51,6 +62,7 @@ class RoundRecord(Measured):
 
     alerts: list[str]
     skipped: bool
+    back_to: NotRequired[int]  # the round whose model the run went back to, by a health policy
     fallbacks: NotRequired[int]  # of the guard, so far
     digest: str  # of the weights after the round
     seconds: dict[str, Number]  # by phase, and "total"
@@ -58,12 +70,13 @@ class RoundRecord(Measured):
 
 @with_config(ConfigDict(extra="allow", strict=True))
 class Summary(TypedDict):
-    """result.json."""
+    """result.json. Beside `accuracy` stand the other numbers of a model, and each again with best_ and labels_only_."""
 
     method: str
     dataset: str
     seed: int
     rounds: int
+    metric: NotRequired[Metric]  # what decided
     accuracy: Number
     balanced_accuracy: Number
     best_accuracy: Number

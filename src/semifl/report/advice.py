@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from semifl.configuration.health import MESSAGES
+from semifl.records.metrics import WORDS, metric_of
 from semifl.records.record import number
 from semifl.report.reading import Run, clients, counts
 
@@ -77,17 +78,19 @@ def _one_class(run: Run) -> Iterator[str]:
 
 
 def _fallen(run: Run) -> Iterator[str]:
-    last, best = number(run.result.get("accuracy")), number(run.result.get("best_test_accuracy"))
+    metric = metric_of(run.settings)
+    last, best = number(run.result.get(metric)), number(run.result.get(f"best_{metric}"))
     chosen = number(run.settings.get("data.validation"))  # then the best model is the one that was kept
     if last is not None and best is not None and best - last >= FALLEN and not chosen:
         yield (
-            f"The last model is {best - last:.1f} points worse than that of round {run.result.get('best_test_round')}. "
+            f"The last model is {best - last:.1f} points worse than that of round {run.result.get('best_round')}. "
             "Hold out some labels (data.validation) so that the best model is kept, or lower method.lr."
         )
 
 
 def _no_gain(run: Run) -> Iterator[str]:
-    last, alone = number(run.result.get("accuracy")), number(run.result.get("labels_only_accuracy"))
+    metric = metric_of(run.settings)
+    last, alone = number(run.result.get(metric)), number(run.result.get(f"labels_only_{metric}"))
     if last is None or alone is None or last - alone >= AS_GOOD:
         return
     confident = list(run.series("confident_accuracy").values())[-RECENT:]
@@ -95,7 +98,8 @@ def _no_gain(run: Run) -> Iterator[str]:
     if confident and statistics.fmean(confident) < 80:
         hint = "confident pseudo-labels are often wrong, so raise method.threshold or start from a better model"
     than = "no better than" if last > alone - AS_GOOD else f"{alone - last:.1f} points worse than"
-    yield f"The model is {than} one trained on the labels alone ({last:.1f} against {alone:.1f} %): {hint}."
+    of = "" if metric == "accuracy" else f"{WORDS[metric]} "
+    yield f"The model is {than} one trained on the labels alone ({of}{last:.1f} against {alone:.1f} %): {hint}."
 
 
 def standings(run: Run) -> list[Standing]:

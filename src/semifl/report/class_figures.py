@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from semifl.records.record import number
 from semifl.report.figures import Figure, nothing
 from semifl.report.reading import Run, counts
 from semifl.report.site_figures import shade
-from semifl.report.svg import Cells, bar_chart, cell_chart
+from semifl.report.svg import Cells, Line, bar_chart, cell_chart, line_chart
+from semifl.words import counted
 
 RECENT = 10  # rounds whose pseudo-labels are counted
 WRITTEN = 12  # classes up to which the numbers fit into the matrix
@@ -37,8 +39,9 @@ def classes(run: Run) -> Figure:
         if none
         else "; every class occurs."
     )
-    caption = f"Share of each class among the confident pseudo-labels of the last {len(recent)} rounds, beside the "
-    caption += f"server's labels. One bar that outgrows the others is a sign of collapse. {alt}"
+    last = counted(len(recent), "round")
+    caption = f"Share of each class among the confident pseudo-labels of the last {last}, beside the server's "
+    caption += f"labels. One bar that outgrows the others is a sign of collapse. {alt}"
     caption += "" if len(sets) == 2 else " The server's counts are written when the run ends."
     ratios = _label_ratios(run, len(names))
     rows = [[name, *(f"{values[i]:.1f}" for _, values in sets.values()), ratios[i]] for i, name in enumerate(names)]
@@ -88,6 +91,28 @@ def confusion(run: Run) -> Figure:
     caption = f"Test pictures by what they are (rows) and what the final model takes them for (columns). {alt}"
     note = f"The {WORST} most frequent mistakes." if len(names) > WHOLE_TABLE else ""
     return Figure("confusion", title, caption, alt, drawing, [], header, rows, note)
+
+
+def calibration(run: Run) -> Figure:
+    title = "Calibration"
+    if not run.reliability:
+        why = "It is made of the final model when the run ends." if not run.is_finished else "It was not recorded."
+        return nothing("calibration", title, why)
+    bins = sorted(run.reliability, key=lambda each: float(each["confidence"]))
+    points = [(float(each["confidence"]), float(each["accuracy"])) for each in bins]
+    lines = [
+        Line("as sure as right", "c2 ref", [(0.0, 0.0), (100.0, 100.0)]),
+        Line("final model", "c1", points, dots=points),
+    ]
+    error = number(run.result.get("calibration_error"))
+    gap = "" if error is None else f"; on average the two lie {error:.1f} points apart"
+    caption = "How often the final model is right on test pictures, by how sure it is: below the dashed line it is "
+    caption += f"too sure of itself{gap}."
+    alt = f"How often the model is right by how sure it is, in {len(points)} steps{gap}."
+    drawing = line_chart(lines, "percent right", alt, x_label="confidence in percent", y=(0.0, 100.0))
+    rows = [[f"{each['confidence']:.1f}", f"{each['accuracy']:.1f}", f"{each['pictures']:.0f}"] for each in bins]
+    legend = [(line.colour, line.label) for line in lines]
+    return Figure("calibration", title, caption, alt, drawing, legend, ["sure %", "right %", "pictures"], rows)
 
 
 def _shares(values: list[float]) -> list[float]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from semifl.durable import replace_file
+from semifl.records.metrics import WORDS, metric_of
 from semifl.records.record import JSON, number
 from semifl.report.reading import read_run
 
@@ -16,24 +17,27 @@ def draw_curves(directory: Path) -> Path:
     from matplotlib.figure import Figure  # here, because importing matplotlib takes longer than most commands
 
     run = read_run(directory)
-    final, only = number(run.result.get("accuracy")), number(run.result.get("labels_only_accuracy"))
+    metric = metric_of(run.settings)
+    final, only = number(run.outcome.get(metric)), number(run.outcome.get(f"labels_only_{metric}"))
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     accuracy, labels = figure.subplots(1, 2)
-    _curve(accuracy, run.rounds, "accuracy", run.method, 1)
+    _curve(accuracy, run.rounds, metric, run.method, 1)
     if final is not None:
         last = run.rounds[-1]["round"] + 1 if run.rounds else 1
         accuracy.plot(last, final, "o", color="C0", label=f"final: {final:.1f} %")
     if only is not None:
         accuracy.axhline(only, color="0.4", linestyle="--", label=f"labels only: {only:.1f} %")
-    accuracy.set(title="Test accuracy", xlabel="round", ylabel="percent")
+    accuracy.set(title=f"Test {WORDS[metric]}", xlabel="round", ylabel="percent")
     _curve(labels, run.rounds, "label_ratio", "confident (label ratio)", 100)
     _curve(labels, run.rounds, "pseudo_accuracy", "pseudo-labels right", 1)
     _curve(labels, run.rounds, "confident_accuracy", "confident ones right", 1)
     labels.set(title="What the clients believe", xlabel="round", ylabel="percent", ylim=(0, 102))
     for axes in (accuracy, labels):
         axes.grid(alpha=0.3)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         if axes.get_legend_handles_labels()[0]:  # a method without clients believes nothing
-            axes.legend(loc="lower right", fontsize="small")
+            # Below the drawing, where it covers no point of any curve.
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, fontsize="small", frameon=False)
     path = directory / "curves.png"
     replace_file(path, partial(figure.savefig, format="png", dpi=110))
     return path

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from semifl.federation.signals import CURVES
+from semifl.records.metrics import MEANINGS, METRICS, WORDS, Metric
 from semifl.records.record import number
 from semifl.report.groups import Group, Point
 from semifl.report.reading import Run
@@ -45,10 +46,16 @@ class Figure:
 
 def learning_figures(groups: Sequence[Group]) -> list[Figure]:
     """What can be overlaid: one line per group of runs, or several of one group."""
-    figures = [_accuracy(groups)]
+    metric = groups[0].metric
+    figures = [_scored(groups, metric), *([] if metric == "accuracy" else [_scored(groups, "accuracy")])]
     keys = PAPER if any(group.series("pseudo_accuracy") for group in groups) else LABEL_FREE
     if len(groups) == 1:
-        figures += [_losses(groups[0]), *_terms(groups[0]), *_pseudo_labels(groups[0], keys)]
+        figures += [
+            _metrics(groups[0], metric),
+            _losses(groups[0]),
+            *_terms(groups[0]),
+            *_pseudo_labels(groups[0], keys),
+        ]
     else:
         figures.append(
             _overlay(groups, "loss", "loss", "Test loss", "nats", "Mean cross-entropy on the test pictures.")
@@ -61,13 +68,15 @@ def learning_figures(groups: Sequence[Group]) -> list[Figure]:
     return figures
 
 
-def _accuracy(groups: Sequence[Group]) -> Figure:
+def _scored(groups: Sequence[Group], metric: Metric) -> Figure:
+    """One of the numbers that may decide, beside that of the labels-only model."""
+    title = f"Test {WORDS[metric]}"
     lines, said = [], []
     for place, group in enumerate(groups):
-        line, points = _line(group, place, "accuracy", group.label)
+        line, points = _line(group, place, metric, group.label)
         if not points:
             continue
-        last, alone = group.result("accuracy"), group.result("labels_only_accuracy")
+        last, alone = group.result(metric), group.result(f"labels_only_{metric}")
         end = points[-1].round + 1
         lines.append(line if last is None else line._replace(dots=[(end, last)]))
         words = f"{group.label}: {_trend(points, ' %')}"
@@ -79,14 +88,19 @@ def _accuracy(groups: Sequence[Group]) -> Figure:
             words += f", labels alone {alone:.1f} %"
         said.append(words)
     if not lines:
-        return nothing("accuracy", "Test accuracy", "No round has been tested yet.")
-    caption = "Share of test pictures in the right class; the dot is the final model, the dashed line the same server "
-    caption += f"without clients.{_band_words(groups)}"
-    header, rows, note = _table(groups, {"accuracy": 1.0, "balanced_accuracy": 1.0, "validation_accuracy": 1.0})
-    alt = f"Test accuracy by round. {'. '.join(said)}."
-    return Figure(
-        "accuracy", "Test accuracy", caption, alt, line_chart(lines, "percent", alt), _legend(lines), header, rows, note
-    )
+        return nothing(metric, title, "No round has been tested yet.")
+    caption = f"{MEANINGS[metric]}; the dot is the final model, the dashed line the same server without clients."
+    caption += _band_words(groups)
+    header, rows, note = _table(groups, {metric: 1.0, f"validation_{metric}": 1.0})
+    alt = f"{title} by round. {'. '.join(said)}."
+    return Figure(metric, title, caption, alt, line_chart(lines, "percent", alt), _legend(lines), header, rows, note)
+
+
+def _metrics(group: Group, metric: Metric) -> Figure:
+    """The numbers that do not decide, and what two classes have beside them."""
+    keys = [name for name in (*METRICS, "sensitivity", "specificity") if name not in (metric, "accuracy")]
+    caption = "Other numbers of the same models on the test pictures; what each means is in docs/metrics.md."
+    return _several(group, "metrics", "Other numbers", "percent", caption, {key: (WORDS[key], 1.0) for key in keys})
 
 
 def _losses(group: Group) -> Figure:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from semifl.records.metrics import Metric, metric_of
 from semifl.records.record import number
 from semifl.report.reading import Run
 
@@ -28,6 +29,11 @@ class Group:
     label: str
     runs: list[Run]
 
+    @property
+    def metric(self) -> Metric:
+        """What decided in these runs."""
+        return metric_of(self.runs[0].settings)
+
     def series(self, key: str, scale: float = 1.0) -> list[Point]:
         """Means over the runs that have the round; a band where there are at least two."""
         by_run = [run.series(key, scale) for run in self.runs]
@@ -39,8 +45,8 @@ class Group:
         return list(dict.fromkeys(name for run in self.runs for name in run.names(key)))
 
     def result(self, key: str) -> float | None:
-        """The mean of something in result.json over the runs that are finished."""
-        values = [value for run in self.runs if (value := number(run.result.get(key))) is not None]
+        """The mean of something in result.json over the runs that have it by now."""
+        values = [value for run in self.runs if (value := number(run.outcome.get(key))) is not None]
         return statistics.fmean(values) if values else None
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 
 from semifl.durable import replace_text
+from semifl.records.metrics import METRICS, WORDS, Metric, said
 from semifl.records.record import number
 from semifl.report.advice import advise
-from semifl.report.class_figures import classes, confusion
+from semifl.report.class_figures import calibration, classes, confusion
 from semifl.report.figures import Figure, bytes_figure, learning_figures, seconds_figure
 from semifl.report.groups import Group, group_runs
 from semifl.report.pictures import Gallery, galleries
@@ -22,7 +23,6 @@ from semifl.report.reading import Run, read_run
 from semifl.report.site_figures import confidence, participation
 
 MOST_EVENTS = 100
-FRACTIONAL = ("accuracy", "balanced_accuracy", "best_accuracy", "labels_only_accuracy")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Section:
     title: str
     figures: list[Figure]
     galleries: list[Gallery]
+    gallery_note: str  # why some are missing
     settings: list[list[str]]
     environment: list[list[str]]
     events: list[list[str]]
@@ -67,7 +68,9 @@ def page(paths: Sequence[Path], stamp: str = "") -> str:
         runs=runs,
         groups=groups,
         tiles=_tiles(groups[0]) if len(groups) == 1 else [],
+        scores=_scores(groups[0]) if len(groups) == 1 else [],
         overview=_overview(groups) if len(runs) > 1 else [],
+        overview_header=_overview_header(groups[0].metric),
         figures=learning_figures(groups),
         notes=[note for note in notes if note.count],
         sections=[_section(group.runs[0], group.label) for group in groups],
@@ -96,12 +99,13 @@ def _notes(run: Run, label: str) -> Notes:
 
 
 def _section(run: Run, label: str) -> Section:
-    makers = (participation, confidence, classes, confusion, seconds_figure, bytes_figure)
+    makers = (participation, confidence, classes, confusion, calibration, seconds_figure, bytes_figure)
     return Section(
         run,
         f"{label}, seed {run.seed}",
         [make(run) for make in makers],
         galleries(run)[0],
+        str(run.gallery.get("note") or ""),
         [[name, _plain(value)] for name, value in run.settings.items()],
         [[name, _plain(value)] for name, value in run.environment.items()],
         [_event(event) for event in run.events[-MOST_EVENTS:]],
@@ -110,8 +114,14 @@ def _section(run: Run, label: str) -> Section:
 
 def _tiles(group: Group) -> list[tuple[str, str]]:
     """The outcome in a few large numbers, means where there are several seeds."""
-    last, alone, best = (group.result(key) for key in ("accuracy", "labels_only_accuracy", "best_accuracy"))
-    tiles = [("accuracy", _percent(last)), ("labels only", _percent(alone))]
+    metric = group.metric
+    name, best = WORDS[metric], group.result(f"best_{metric}")
+    last, alone = group.result(metric), group.result(f"labels_only_{metric}")
+    so_far = group.series(metric)
+    if last is None and so_far:
+        name, last = f"{name} so far", so_far[-1].mean
+        best = max(point.mean for point in so_far)
+    tiles = [(name, _percent(last)), ("labels only", _percent(alone))]
     if last is not None and alone is not None:
         tiles.append(("the clients brought", f"{last - alone:+.1f} points"))
     tiles.append(("best round", _percent(best)))
@@ -121,15 +131,32 @@ def _tiles(group: Group) -> list[tuple[str, str]]:
     return tiles
 
 
+def _scores(group: Group) -> list[list[str]]:
+    """Every number of the final model, of the best round and of the labels-only model, side by side."""
+    rows = []
+    for name, word in WORDS.items():
+        values = [group.result(f"{prefix}{name}") for prefix in ("", "best_", "labels_only_")]
+        if any(value is not None for value in values):
+            rows.append([word, *(said(name, value) for value in values)])
+    return rows
+
+
+def _overview_header(metric: Metric) -> list[str]:
+    others = [WORDS[name] for name in METRICS if name != metric]
+    return ["runs", "seed", "rounds", WORDS[metric], "labels only", "best round", *others, "directory"]
+
+
 def _overview(groups: Sequence[Group]) -> list[list[str]]:
     """A row per run, and one of means per group that has several."""
+    metric = groups[0].metric
+    keys = [metric, f"labels_only_{metric}", f"best_{metric}", *(name for name in METRICS if name != metric)]
     rows = []
     for group in groups:
         for run in group.runs:
-            scores = (_percent(number(run.result.get(key))) for key in FRACTIONAL)
+            scores = (_percent(number(run.outcome.get(key))) for key in keys)
             rows.append([group.label, str(run.seed), _progress(run), *scores, str(run.path)])
         if len(group.runs) > 1:
-            means = (_percent(group.result(key)) for key in FRACTIONAL)
+            means = (_percent(group.result(key)) for key in keys)
             rows.append([group.label, "mean", "", *means, ""])
     return rows
 

@@ -29,6 +29,8 @@ class Run:
     world: JSON
     confusion: list[list[float]]
     gallery: JSON
+    labels_only: JSON = field(default_factory=dict)
+    reliability: list[JSON] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @cached_property
@@ -48,6 +50,11 @@ class Run:
     def dataset(self) -> str:
         name = str(self.settings.get("data.name", self.result.get("dataset", "unknown data")))
         return name.rpartition(":")[2]  # of a class of somebody's own, package.module:Class, the last word will do
+
+    @cached_property
+    def outcome(self) -> JSON:
+        """The result; of a run that goes on, what its labels-only model has reached."""
+        return self.labels_only | self.result
 
     @property
     def is_finished(self) -> bool:
@@ -99,7 +106,10 @@ def read_run(path: Path) -> Run:
     if not any((path / name).is_file() for name in ("config.toml", "rounds.jsonl", "result.json")):
         raise UserError(f"{path} is not a run directory: it has no config.toml")
     run, problems = RunDirectory(path), list[str]()
+    if run.is_project():
+        raise UserError(f"{path} is a project and not a run: start one with 'semifl run {path}/config.toml'")
     config, rounds, result = run.config(problems), run.rounds(problems), run.outcome(problems)
+    detail = run.facts("confusion.json", problems)
     if not result:
         problems.append(f"This run is not finished: {len(rounds)} of {config.get('rounds', 'its')} rounds are done.")
     return Run(
@@ -110,8 +120,10 @@ def read_run(path: Path) -> Run:
         run.lines("events.jsonl", problems),
         result,
         run.facts("world.json", problems),
-        _matrix(run.facts("confusion.json", problems).get("counts")) if result else [],
+        _matrix(detail.get("counts")) if result else [],
         run.facts("gallery/gallery.json", problems),
+        run.facts("labels_only.json", problems),
+        _bins(detail.get("reliability")) if result else [],
         problems,
     )
 
@@ -140,6 +152,12 @@ def clients(record: JSON, key: str) -> list[int]:
     return (
         [each for each in listed if type(each) is int and 0 <= each < MOST_CLIENTS] if isinstance(listed, list) else []
     )
+
+
+def _bins(listed: Any) -> list[JSON]:
+    """Bins of confidence, each with all of its numbers."""
+    bins = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return [each for each in bins if None not in map(number, map(each.get, ("pictures", "confidence", "accuracy")))]
 
 
 def _matrix(rows: Any) -> list[list[float]]:

@@ -11,6 +11,9 @@ from markupsafe import Markup
 WIDTH, HEIGHT = 440, 250  # user units: near a phone's pixels, so that letters stay readable there
 LEFT, RIGHT, TOP, BOTTOM = 46, 16, 22, 34  # room for ticks and units
 EDGE = 8  # above cells, for half a letter of the first row's name
+LETTER = 7.6  # width of one in a wide font
+SHORT, LONG = 12, 26  # letters of a name
+FEW = 6  # columns
 MOST_POINTS = 1000  # per line; more cannot be told apart
 
 Pair = tuple[float, float]
@@ -92,9 +95,10 @@ def bar_chart(names: Sequence[str], bars: Sequence[tuple[str, Sequence[float]]],
     for place, (colour, heights) in enumerate(bars):
         corners = [(i + 0.1 + place * wide, height) for i, height in enumerate(heights) if height > 0]
         parts.append(_filled(colour, (_bar(frame, left, left + wide, height) for left, height in corners)))
-    step = max(1, math.ceil(len(names) * max(map(len, names), default=1) / 52))
+    room = int((WIDTH - LEFT - RIGHT) / LETTER / max(1, len(names)))
+    step = max(1, math.ceil(min(SHORT, max(map(len, names), default=1)) / max(1, room)))
     for i in range(0, len(names), step):
-        parts.append(text(frame.across(i + 0.5), HEIGHT - BOTTOM + 16, shortened(names[i])))
+        parts.append(text(frame.across(i + 0.5), HEIGHT - BOTTOM + 16, shortened(names[i], max(SHORT, room))))
     return chart(parts, alt)
 
 
@@ -111,7 +115,8 @@ class Cells(NamedTuple):
 def cell_chart(cells: Cells, alt: str, square: bool = False) -> Markup:
     """Names beside rows and columns are thinned to fit."""
     rows, columns = cells.rows, cells.columns
-    left = min(110, 14 + 7 * max((len(shortened(row)) for row in rows), default=1))
+    most = SHORT if len(columns) > FEW else LONG  # few columns leave room for the rows' whole names
+    left = 14 + LETTER * max((len(shortened(row, most)) for row in rows), default=1)
     wide = (WIDTH - left - RIGHT) / max(1, len(columns))
     tall = wide if square else min(18.0, max(3.0, 360 / max(1, len(rows))))
     height = EDGE + tall * len(rows) + BOTTOM
@@ -125,10 +130,13 @@ def cell_chart(cells: Cells, alt: str, square: bool = False) -> Markup:
             parts.append(
                 Markup('<text class="cell" x="{}" y="{}" text-anchor="middle">{}</text>').format(x, middle, word)
             )
-    parts += [text(left - 5, EDGE + 4 + (i + 0.5) * tall, shortened(rows[i]), "end") for i in _thinned(rows, 15 / tall)]
-    letters = max((len(shortened(column)) for column in columns), default=1)
-    for j in _thinned(columns, (8 * letters + 4) / wide):
-        parts.append(text(left + (j + 0.5) * wide, height - BOTTOM + 13, shortened(columns[j])))
+    parts += [
+        text(left - 5, EDGE + 4 + (i + 0.5) * tall, shortened(rows[i], most), "end") for i in _thinned(rows, 15 / tall)
+    ]
+    room = max(SHORT, int((wide - 4) / LETTER))
+    letters = max((len(shortened(column, room)) for column in columns), default=1)
+    for j in _thinned(columns, (LETTER * letters + 4) / wide):
+        parts.append(text(left + (j + 0.5) * wide, height - BOTTOM + 13, shortened(columns[j], room)))
     parts.append(text((left + WIDTH) / 2, height - 4, cells.x_label))
     return chart(parts, alt, height)
 
@@ -166,9 +174,10 @@ def tick_label(value: float) -> str:
     return f"{value:.6g}"
 
 
-def shortened(name: str) -> str:
-    """Both ends of a long name: many differ only at their end."""
-    return name if len(name) <= 12 else f"{name[:6]}…{name[-5:]}"
+def shortened(name: str, most: int = SHORT) -> str:
+    """Both ends of a name of more than so many letters: many differ only at their end."""
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[: most - 1 - half]}…{name[-half:]}"
 
 
 def _curve(frame: Frame, line: Line) -> list[Markup]:

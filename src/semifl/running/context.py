@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from semifl.configuration.build import World
+from semifl.configuration.build import World, positive_class
 from semifl.errors import UserError
 from semifl.federation.local import LocalFederation
 from semifl.federation.memory import ClientMemory
@@ -22,6 +22,7 @@ from semifl.federation.world import Federation, Round
 from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
 from semifl.records.directory import RunDirectory
+from semifl.records.metrics import Metric
 from semifl.records.record import RoundRecord
 
 
@@ -39,9 +40,17 @@ class Elsewhere(Protocol):
 class Observer(Protocol):
     """Whoever watches a run."""
 
-    def begin(self, world: World, first_round: int) -> None: ...
+    def begin(self, world: World, first_round: int) -> None:
+        """Before anything is trained."""
+        ...
 
-    def labels_only(self, accuracy: float) -> None: ...
+    def baseline(self, done: int, rounds: int) -> None:
+        """After each round of a labels-only model, which comes first."""
+        ...
+
+    def labels_only(self, value: float) -> None:
+        """What that model reaches, in the metric that decides."""
+        ...
 
     def round(self, record: RoundRecord, best: float) -> None:
         """After each round; a StopIteration ends the run in order, with its final model and summary."""
@@ -56,7 +65,10 @@ class Silent:
     def begin(self, world: World, first_round: int) -> None:
         pass
 
-    def labels_only(self, accuracy: float) -> None:
+    def baseline(self, done: int, rounds: int) -> None:
+        pass
+
+    def labels_only(self, value: float) -> None:
         pass
 
     def round(self, record: RoundRecord, best: float) -> None:
@@ -82,6 +94,16 @@ class RunContext:
     @property
     def method(self) -> Any:
         return self.world.config.method.thing
+
+    @property
+    def metric(self) -> Metric:
+        """What decides which model is better."""
+        return self.world.config.run.metric
+
+    @property
+    def positive(self) -> int:
+        """Of two classes the one whose finding counts as positive."""
+        return positive_class(self.world.config, self.world.data.facts)
 
     def clients(self, failures_allowed: int = 0) -> Federation:
         if self.elsewhere:

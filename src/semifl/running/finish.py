@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from semifl.configuration.config import Config
+from semifl.learning.evaluation import Score
+from semifl.learning.metrics import reliability
 from semifl.learning.weights import Snapshot
-from semifl.records.record import Measured, RoundRecord, Summary
+from semifl.records.metrics import OF_A_MODEL, Metric
+from semifl.records.record import JSON, Measured, RoundRecord, Summary, number
 from semifl.running.context import RunContext
 from semifl.running.gallery import write_gallery
 from semifl.running.guard import Guard, beats
 from semifl.running.labels_only import LabelsOnly
 from semifl.running.modelcard import write_model_card
-from semifl.running.recording import measure
+from semifl.running.recording import measure, scores
 from semifl.trained.modelfile import save_model
 
 Baselines = dict[str, LabelsOnly]  # "all" was trained on all labels, "train" without those held out
@@ -31,14 +33,15 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     if guard:
         model, kept = _choose(context, model, baselines, guard)
     context.test(model)
-    final = measure(t, context.tally, 0.0)
+    final = measure(t, context.tally, 0.0, context.positive)
     history: list[RoundRecord] = context.directory.rounds()
-    if guard or not context.world.config.split.validation or best_on_validation(final, history):
+    if guard or not context.world.config.split.validation or best_on_validation(final, history, context.metric):
         keep_model(context, final)
-    result = summary(context.world.config, history, final, baselines.get("all"), time.perf_counter() - began)
+    result = summary(context, history, final, baselines.get("all"), time.perf_counter() - began)
     if guard:
         result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
-    _write_facts(context)
+    assert context.tally.score is not None
+    context.directory.write_facts("confusion.json", _in_detail(context.tally.score))
     context.directory.write_summary(result)
     write_model_card(context, result)
     # Real sites' pictures stay out of a page that may be passed on; those of a data set divided here may be shown.
@@ -46,8 +49,8 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     return result
 
 
-def _write_facts(context: RunContext) -> None:
-    """What the report shows beside the rounds: who holds how much, and which classes the final model confuses."""
+def write_world(context: RunContext) -> None:
+    """What the report shows beside the rounds, from the first one on: who holds how much."""
     data, division = context.world.data, context.world.division
     names = list(data.facts.class_names)
     counts = torch.bincount(data.labels[division.server], minlength=len(names))
@@ -58,14 +61,19 @@ def _write_facts(context: RunContext) -> None:
         "sites": list(data.sites),
     }
     context.directory.write_facts("world.json", world)
-    assert context.tally.score is not None
-    context.directory.write_facts("confusion.json", {"counts": context.tally.score.confusion.tolist()})
 
 
-def best_on_validation(record: Measured, history: Sequence[Measured]) -> bool:
+def _in_detail(score: Score) -> JSON:
+    """Which classes the final model confuses, and how often it is right when it is how sure."""
+    bins = reliability(score.probabilities, score.labels)
+    return {"counts": score.confusion.tolist(), "reliability": [each._asdict() for each in bins]}
+
+
+def best_on_validation(record: Measured, history: Sequence[Measured], metric: Metric) -> bool:
     """Whether this model should be kept because it does better than all before on the part of the labels held out."""
-    earlier = [each["validation_accuracy"] for each in history if "validation_accuracy" in each]
-    return "validation_accuracy" in record and record["validation_accuracy"] > max(earlier, default=-1.0)
+    values = [number(each.get(f"validation_{metric}")) for each in (*history, record)]
+    *earlier, now = [-1.0 if value is None else value for value in values]
+    return now > max(earlier, default=-1.0)
 
 
 def keep_model(context: RunContext, record: Measured) -> None:
@@ -76,7 +84,9 @@ def keep_model(context: RunContext, record: Measured) -> None:
         "method": config.method.name,
         "dataset": config.data.name,
         "round": record["round"],
-        "accuracy": record["accuracy"],
+        "metric": context.metric,
+        **{name: record[name] for name in OF_A_MODEL if name in record},  # type: ignore[literal-required]
+        "positive": context.place.facts.class_names[context.positive],
     }
     save_model(context.directory.model, context.world, context.place.network, context.tally.tested, about)
 
@@ -84,43 +94,53 @@ def keep_model(context: RunContext, record: Measured) -> None:
 def _choose(context: RunContext, model: Snapshot, baselines: Baselines, guard: Guard) -> tuple[Snapshot, str]:
     """The better of the final and the guard's best model, if it beats labels alone; else the labels-only model."""
     score = context.server.grade(model, "validation")
-    if score.accuracy < guard.accuracy:
+    if getattr(score, context.metric) < guard.value:
         # With the statistics of the server's own pictures, which can always be had.
         model = Snapshot(guard.weights, context.server.statistics(guard.weights))
         score = context.server.grade(model, "validation")
     baseline = baselines["train"].validation
     assert baseline is not None
-    if beats(score, baseline):
+    if beats(score, baseline, context.metric):
         return model, "the clients' model"
     return baselines["all"].model, "a labels-only model trained on all labels"
 
 
 def summary(
-    config: Config,
+    context: RunContext,
     history: Sequence[RoundRecord],
     final: Measured,
     labels_only: LabelsOnly | None,
     final_seconds: float,
 ) -> Summary:
     """What result.json says; the final model competes for the best as one more round."""
+    config, metric = context.world.config, context.metric
     records: list[Measured] = [*history, final]
     by_test = max(records, key=lambda record: record["accuracy"])
-    best = max(records, key=lambda record: record.get("validation_accuracy", record["accuracy"]))
+    best = max(records, key=lambda record: deciding(record, metric))
+    alone = scores(labels_only.test, context.positive, None) if labels_only else {}
     seconds = [record["seconds"]["total"] for record in history]
-    return {
+    found: JSON = {
         "method": config.method.name,
         "dataset": config.data.name,
         "seed": config.run.seed,
         "rounds": len(history),
-        "accuracy": final["accuracy"],
-        "balanced_accuracy": final["balanced_accuracy"],
-        "best_accuracy": best["accuracy"],
+        "metric": metric,
+        **{name: final[name] for name in OF_A_MODEL if name in final},  # type: ignore[literal-required]
+        **{f"best_{name}": best[name] for name in OF_A_MODEL if name in best},  # type: ignore[literal-required]
         "best_round": best["round"],
         "best_test_accuracy": by_test["accuracy"],
         "best_test_round": by_test["round"],
-        "labels_only_accuracy": labels_only.test.accuracy if labels_only else None,
+        **{f"labels_only_{name}": alone.get(name) for name in OF_A_MODEL if name in final},
         "seconds": round(sum(seconds) + final_seconds, 3),
         "seconds_per_round": round(sum(seconds) / len(seconds), 4) if seconds else None,
         "bytes_up": sum(record["bytes_up"] for record in records),
         "bytes_down": sum(record["bytes_down"] for record in records),
     }
+    return cast(Summary, found)
+
+
+def deciding(record: Measured, metric: Metric) -> float:
+    """What a model is chosen by: the metric on labels held out, or where there are none on the test pictures."""
+    named: JSON = {**record}
+    value = number(named.get(f"validation_{metric}", named.get(metric)))
+    return record["accuracy"] if value is None else value  # of a run that an earlier version began

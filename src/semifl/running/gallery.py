@@ -23,6 +23,10 @@ from semifl.running.context import RunContext
 PICTURES = 6  # of the server, each in all its views
 SHOWN = 12  # pseudo-labels of a kind
 CLIENTS, LOOKED_AT = 4, 250  # whose pictures are labeled, and how many of each
+OF_SITES = (
+    "Pictures of the sites are not shown, neither those the model is surest of nor its mistakes: they are the sites' "
+    "own, and this page may be passed on."
+)
 LARGEST = 64  # pixels of a side; a page with larger ones takes long to open
 
 
@@ -54,7 +58,7 @@ def write_gallery(context: RunContext, model: Snapshot, index: int, of_clients: 
         if of_clients and "client_labels" not in context.method.needs:
             labeled = _label(context, model)
             sheets |= {"confident": _surest(context, labeled), "mistakes": _mistakes(context, labeled)}
-        _write(context, {name: sheet for name, sheet in sheets.items() if sheet is not None}, index)
+        _write(context, {name: sheet for name, sheet in sheets.items() if sheet is not None}, index, of_clients)
     except Exception as error:
         with suppress(OSError):  # on a full disk there is no room for an event either
             context.directory.add_event("no gallery", reason=f"{type(error).__name__}: {error}")
@@ -127,7 +131,7 @@ def _captioned(context: RunContext, labeled: Labeled, chosen: Tensor) -> Sheet:
     return Sheet(labeled.images[chosen], captions, SHOWN)
 
 
-def _write(context: RunContext, sheets: dict[str, Sheet], index: int) -> None:
+def _write(context: RunContext, sheets: dict[str, Sheet], index: int, of_clients: bool) -> None:
     """The list of pictures comes last and counts: without it there is no gallery."""
     folder = context.directory.path / "gallery"
     about: list[dict[str, Any]] = []
@@ -137,7 +141,8 @@ def _write(context: RunContext, sheets: dict[str, Sheet], index: int) -> None:
         if sheet.captions:
             grid = _grid(sheet, side)
             replace_file(folder / f"{name}.png", partial(grid.save, format="PNG", optimize=True))
-    context.directory.write_facts("gallery/gallery.json", {"round": index, "galleries": about})
+    note = "" if of_clients else OF_SITES
+    context.directory.write_facts("gallery/gallery.json", {"round": index, "galleries": about, "note": note})
 
 
 def _grid(sheet: Sheet, side: int) -> Image.Image:

@@ -36,6 +36,7 @@ def train_labels_only(context: RunContext, positions: Tensor, name: str) -> Labe
         t = context.round_at(index, index)
         state = context.method.round(t, state, server.at(t), nobody).state
         checkpoints.save(index, state, bound)
+        context.observer.baseline(index, rounds)
     t = context.round_at(rounds + 1, rounds)
     model = context.method.finish(t, state, server.at(t), nobody)
     held_out = server.grade(model, "validation") if context.world.config.split.validation else None

@@ -6,6 +6,7 @@ import math
 import shutil
 import time
 import tomllib
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,21 +14,24 @@ from typing import Any, NamedTuple
 import torch
 
 from semifl import toml
-from semifl.configuration.build import World, build_world
-from semifl.configuration.config import Config, of_run, read
-from semifl.configuration.health import MESSAGES
+from semifl.configuration.build import World, build_world, what_was_loaded
+from semifl.configuration.config import Config, decode, of_run, read
+from semifl.configuration.health import ACTIONS, MESSAGES, Known
+from semifl.data.duplicates import duplicates
 from semifl.errors import RunStopped, UserError
 from semifl.learning.precision import choose
 from semifl.learning.weights import digest, distance, is_finite
 from semifl.records.directory import RunDirectory
+from semifl.records.metrics import shown
 from semifl.records.record import Measured, RoundRecord, Summary
 from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, open_context
-from semifl.running.finish import Baselines, best_on_validation, finish, keep_model
+from semifl.running.fallback import Sound, remembered
+from semifl.running.finish import Baselines, best_on_validation, deciding, finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
 from semifl.running.labels_only import train_labels_only
-from semifl.running.recording import environment, measure
+from semifl.running.recording import environment, measure, scores
 from semifl.toml import Table
 
 LABELS_ONLY = {"all": "labels_only", "train": "labels_only_train"}  # where their checkpoints lie
@@ -38,6 +42,7 @@ class LoopState(NamedTuple):
 
     state: Any
     guard: Guard | None
+    sound: Sound | None = None  # only where a health policy may fall back to it
 
 
 class Standing(NamedTuple):
@@ -62,6 +67,12 @@ def start(
     directory = RunDirectory(out)
     check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
     directory.create(world.config.table(), environment())
+    if world.config.warm_start.partial and (loaded := what_was_loaded(world)):
+        (observer or Silent()).warn(loaded)
+        directory.add_event("weights", what=loaded)
+    for sentence in duplicates(world.data):
+        (observer or Silent()).warn(sentence)
+        directory.add_event("duplicates", what=sentence)
     with directory.locked():
         return _run(world, directory, workers, device, observer or Silent(), elsewhere)
 
@@ -129,7 +140,11 @@ def _go_on(
 
 def changes(directory: RunDirectory, config: Config) -> list[str]:
     """What a configuration would change in the run that a directory holds, in words."""
-    return differences(read(directory.path / "config.toml"), tomllib.loads(toml.dumps(config.table())))
+    then = read(directory.path / "config.toml")
+    with suppress(UserError):  # a thing of Python's cannot be found again by its name
+        then = decode(then).table()  # keys that are new since then have their defaults
+    before, after = (tomllib.loads(toml.dumps(each)) for each in (then, config.table()))
+    return differences(before, after)
 
 
 def differences(before: Table, after: Table, where: str = "") -> list[str]:
@@ -161,10 +176,11 @@ def _run(
 ) -> Summary:
     with open_context(world, directory, workers, device, observer, elsewhere) as context:
         standing = _load(context)  # before anything is trained or removed: what does not belong here is refused at once
+        write_world(context)
+        observer.begin(world, standing.done + 1)
         baselines = _baselines(context)
         directory.write_rounds(standing.history)
         context.memory.forget_after(standing.done)
-        observer.begin(world, standing.done + 1)
         last, progress = _remaining_rounds(context, standing)
         return finish(context, last, progress.state, baselines, progress.guard)
 
@@ -177,10 +193,13 @@ def _baselines(context: RunContext) -> Baselines:
     if (run.labels_only and "client_labels" not in context.method.needs) or run.guard:
         everything = torch.cat([division.server, division.validation]).sort().values
         baselines["all"] = train_labels_only(context, everything, LABELS_ONLY["all"])
-        context.observer.labels_only(baselines["all"].test.accuracy)
+        alone = scores(baselines["all"].test, context.positive, None)
+        context.directory.write_facts("labels_only.json", {f"labels_only_{name}": each for name, each in alone.items()})
+        context.observer.labels_only(alone[run.metric])
     if run.guard:
         baselines["train"] = train_labels_only(context, division.server, LABELS_ONLY["train"])
-        context.observer.warn(what_it_can_tell(len(division.validation)))
+        assert baselines["train"].validation is not None
+        context.observer.warn(what_it_can_tell(baselines["train"].validation, run.metric))
     return baselines
 
 
@@ -188,7 +207,7 @@ def _load(context: RunContext) -> Standing:
     """The last round that is done and what to go on from, all of it as this run left it."""
     first = context.method.start(context.first_weights)
     guard = first_guard(context.first_weights) if context.world.config.run.guard else None
-    named = [type(first), Guard, LoopState]
+    named = [type(first), Guard, LoopState, Sound]
     directory, config, memory = context.directory, context.world.config, context.memory
     now = bound_to(config, **context.world.deciding())
     saved = Checkpoints(directory.checkpoints).load(named, context.observer.warn)
@@ -209,7 +228,7 @@ def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, Loo
             context.directory.add_event("stopped early", after=index - 1)
             return index - 1, progress
         record, progress = _one_round(context, index, progress, history)
-        better = best_on_validation(record, history)
+        better = best_on_validation(record, history, context.metric)
         if better:
             keep_model(context, record)
         history.append(record)
@@ -218,7 +237,7 @@ def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, Loo
         bound = bound.after(record, memory, context.directory.model if better else None)
         checkpoints.save(index, progress, bound)
         try:
-            context.observer.round(record, max(each["accuracy"] for each in history))
+            context.observer.round(record, max(shown(each, context.metric) for each in history))
         except StopIteration:
             context.directory.add_event("stopped early", after=index)
             return index, progress
@@ -235,39 +254,51 @@ def _one_round(
     before, guard = context.method.weights(progress.state), progress.guard
     state, model = context.method.round(t, progress.state, context.server.at(t), context.clients(failures_left))
     context.test(model)
-    measured = measure(t, context.tally, distance(context.method.weights(state), before))
+    measured = measure(t, context.tally, distance(context.method.weights(state), before), context.positive)
     alerts = _alerts(context, measured, history, state)
-    skipped = context.world.config.health.policy(alerts) == "skip"
-    state = progress.state if skipped else state
+    health, sound = context.world.config.health, progress.sound
+    policy = health.policy(alerts)
+    back = sound if policy == "fallback" else None
+    skipped = policy == "skip" or (policy == "fallback" and back is None)  # nothing sound has been seen yet
+    if health.may_fall_back:
+        sound = remembered(sound, model, measured, alerts, context.metric)
+    state = context.method.start(back.weights) if back else progress.state if skipped else state
     if guard and context.tally.validation:
-        state, guard = judge(guard, model, context.tally.validation, state, context.method)
+        state, guard = judge(guard, model, context.tally.validation, context.metric, state, context.method)
     record: RoundRecord = {
         **measured,
         "alerts": alerts,
         "skipped": skipped,
+        **({"back_to": back.round} if back else {}),  # type: ignore[typeddict-item]
         **({"fallbacks": guard.fallbacks} if guard else {}),  # type: ignore[typeddict-item]
         "digest": digest(context.method.weights(state)),
         "seconds": {name: round(each, 4) for name, each in context.tally.seconds.items()}
         | {"total": round(time.perf_counter() - began, 4)},
     }
-    return record, LoopState(state, guard)
+    return record, LoopState(state, guard, sound)
 
 
 def _alerts(context: RunContext, measured: Measured, history: list[RoundRecord], state: Any) -> list[str]:
     """What looks wrong; whoever watches is told when it is new, and a policy may end the run."""
     health, index = context.world.config.health, measured["round"]
     finite = is_finite(context.method.weights(state)) and all(map(math.isfinite, context.tally.losses()))
-    alerts = health.alerts(measured, history, finite)
+    alerts = health.alerts(measured, history, finite, _known(context))
     for reply in context.tally.replies:
         if reply.outcome in ("failed", "rejected"):
             context.directory.add_event(reply.outcome, round=index, client=reply.client, reason=reply.reason)
     known = history[-1]["alerts"] if history else []
     for alert in alerts:
         if alert not in known:
-            context.observer.warn(f"round {index}: {MESSAGES[alert]}")
+            context.observer.warn(f"round {index}: {MESSAGES[alert]}; {ACTIONS[health.policy_of(alert)]}")
     if health.policy(alerts) == "stop":
         raise RunStopped(f"round {index}: {MESSAGES[alerts[0]]} (health policy: stop)")
     return alerts
+
+
+def _known(context: RunContext) -> Known:
+    labels = context.server.labels
+    prior = torch.bincount(labels, minlength=context.server.facts.classes).double() / len(labels)
+    return Known(context.metric, tuple(prior.tolist()), len(context.world.division.validation))
 
 
 def _should_stop(config: Config, history: list[RoundRecord]) -> bool:
@@ -276,5 +307,5 @@ def _should_stop(config: Config, history: list[RoundRecord]) -> bool:
         return True
     if not stop.patience or not history:
         return False
-    best = max(history, key=lambda record: record["validation_accuracy"])
+    best = max(history, key=lambda record: deciding(record, config.run.metric))
     return len(history) - history.index(best) > stop.patience

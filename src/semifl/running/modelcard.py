@@ -6,7 +6,8 @@ import time
 from typing import Any
 
 from semifl.durable import replace_text
-from semifl.records.record import Summary
+from semifl.records.metrics import OF_A_MODEL, WORDS, said
+from semifl.records.record import Summary, number
 from semifl.running.context import RunContext
 from semifl.running.recording import environment
 
@@ -81,17 +82,22 @@ def _how(context: RunContext, result: Summary) -> dict[str, Any]:
 
 def _accuracy(context: RunContext, result: Summary) -> dict[str, Any]:
     """Of the model that was kept: with labels held out that is the best on them, not the last one."""
-    chosen = context.world.config.split.validation and not context.world.config.run.guard
+    held_out = context.world.config.split.validation
+    chosen = held_out and not context.world.config.run.guard
+    numbers: dict[str, Any] = {**result}
+    prefix = "best_" if chosen else ""
+    facts: dict[str, Any] = {}
     if chosen:
-        where = f"of round {result['best_round']}, the best on held-out labels"
-        facts = {"accuracy": f"{result['best_accuracy']:.1f} %, {where}"}
-    else:
-        facts = {
-            "accuracy": f"{result['accuracy']:.1f} %",
-            "balanced accuracy (mean over classes)": f"{result['balanced_accuracy']:.1f} %",
-        }
-    if result["labels_only_accuracy"] is not None:
-        facts["the same model from labels alone"] = f"{result['labels_only_accuracy']:.1f} %"
+        facts["the model"] = f"of round {result['best_round']}, the best on held-out labels by {WORDS[context.metric]}"
+    for name in OF_A_MODEL:
+        if number(numbers.get(f"{prefix}{name}")) is not None:
+            alone = number(numbers.get(f"labels_only_{name}"))
+            compared = "" if alone is None else f"; the same model from labels alone {said(name, alone)}"
+            facts[WORDS[name]] = f"{said(name, numbers[f'{prefix}{name}'])}{compared}"
+    if "sensitivity" in numbers:
+        positive = context.place.facts.class_names[context.positive]
+        where = "chosen on held-out labels" if held_out else "an even one, as no labels were held out to choose by"
+        facts["positive"] = f"`{positive}`, said from a probability of the decision threshold on, {where}"
     return facts
 
 

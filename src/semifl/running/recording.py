@@ -17,20 +17,22 @@ from semifl import __version__
 from semifl.federation.signals import recorded
 from semifl.federation.tally import Tally
 from semifl.federation.world import Round
+from semifl.learning.evaluation import Score
+from semifl.learning.metrics import EVEN
+from semifl.records.metrics import METRICS
 from semifl.records.record import ABSENT, JSON, Measured, SideTerms
 
 
-def measure(t: Round, tally: Tally, update_norm: float) -> Measured:
+def measure(t: Round, tally: Tally, update_norm: float, positive: int) -> Measured:
     """All that a round's record says of what happened, but for what is then made of it."""
     replies, score, validation = tally.replies, tally.score, tally.validation
     assert score is not None
     measured: JSON = {
         "round": t.index,
         "lr": tally.lr if tally.lr is not None else next((r.facts["lr"] for r in replies if "lr" in r.facts), None),
-        "accuracy": score.accuracy,
-        "balanced_accuracy": score.balanced_accuracy,
+        **scores(score, positive, validation),
         "loss": _finite(score.loss),
-        **({"validation_accuracy": validation.accuracy} if validation else {}),
+        **({f"validation_{name}": getattr(validation, name) for name in METRICS} if validation else {}),
         "server_loss": _finite(tally.server_terms.get("loss")),
         "client_loss": _finite(_mean_term(tally, "loss")),
         "cohort": [reply.client for reply in replies],
@@ -43,6 +45,16 @@ def measure(t: Round, tally: Tally, update_norm: float) -> Measured:
         "bytes_down": tally.bytes_down,
     }
     return cast(Measured, measured)
+
+
+def scores(test: Score, positive: int, held_out: Score | None) -> dict[str, float]:
+    """How good a model is on the test pictures; of two classes also at the threshold that labels held out call for."""
+    found = {name: getattr(test, name) for name in (*METRICS, "calibration_error")}
+    if test.probabilities.shape[1] != 2:
+        return found
+    threshold = held_out.best_threshold(positive) if held_out else EVEN
+    decision = test.decision(positive, threshold)
+    return found | {f"{'decision_' * (name == 'threshold')}{name}": each for name, each in decision._asdict().items()}
 
 
 def _terms(tally: Tally) -> SideTerms:

@@ -1,61 +1,121 @@
-"""What a person sees while a run goes on: a live line in a terminal, warnings alone elsewhere."""
+"""What a person sees while a run goes on: a live line in a terminal, a line per round elsewhere."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 from semifl.configuration.build import World
-from semifl.records.record import RoundRecord
+from semifl.records.metrics import WORDS, Metric, shown
+from semifl.records.record import RoundRecord, absent
 from semifl.running.context import Observer, Silent
+from semifl.words import counted
+
+
+class Bar(Progress):
+    """A line with the bar, and below it one with what there is to know; each fits 80 columns."""
+
+    facts = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        if self.facts:
+            yield Text(self.facts, no_wrap=True, overflow="ellipsis")
 
 
 class Live(Silent):
-    """A progress bar with the accuracy, how much the clients are confident about, and how many abstained."""
+    """First the labels-only model's bar, then that of the rounds, with the metric that decides and who abstained."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("preparing", total=None, facts="")
-
-    def labels_only(self, accuracy: float) -> None:
-        self._progress.console.print(f"labels only: {accuracy:.1f} %")
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._metric: Metric = "accuracy"
+        self._rounds = self._first = 1
+        self._task = bar.add_task("preparing", total=None, count="")
 
     def begin(self, world: World, first_round: int) -> None:
-        rounds = world.config.run.rounds
-        self._progress.update(self._task, description="rounds", total=rounds, completed=first_round - 1)
+        self._rounds, self._first, self._metric = world.config.run.rounds, first_round, world.config.run.metric
+        self._start("round", first_round - 1)
+
+    def baseline(self, done: int, rounds: int) -> None:
+        if done == 1 or not self._is_of("labels only"):
+            self._start("labels only", done - 1)
+        self._advance(done, rounds)
+        if done == rounds:
+            self._start("round", self._first - 1)
+
+    def labels_only(self, value: float) -> None:
+        self._bar.console.print(f"labels only: {WORDS[self._metric]} {value:.1f} %", highlight=False)
 
     def round(self, record: RoundRecord, best: float) -> None:
-        ratio = record["label_ratio"]
-        facts = [f"accuracy {record['accuracy']:.1f} % (best {best:.1f})"]
-        if ratio is not None:
-            facts.append(f"confident {100 * ratio:.0f} %")
-        if record["abstained"]:
-            facts.append(f"{len(record['abstained'])} of {len(record['cohort'])} abstained")
-        self._progress.update(self._task, completed=record["round"], facts=" · ".join(facts))
+        self._bar.facts = facts_of(record, best, self._metric)
+        self._advance(record["round"], self._rounds)
 
     def warn(self, message: str) -> None:
-        self._progress.console.print(f"warning: {message}", style="yellow")
+        self._bar.console.print(f"warning: {message}", style="yellow")
+
+    def _is_of(self, what: str) -> bool:
+        return any(task.description == what for task in self._bar.tasks)
+
+    def _start(self, what: str, done: int) -> None:
+        """A bar of its own, so that what is left is guessed from this kind of work alone."""
+        self._bar.remove_task(self._task)
+        count = f"{done}/{self._rounds}"
+        self._task = self._bar.add_task(what, total=self._rounds, completed=done, count=count)
+
+    def _advance(self, done: int, rounds: int) -> None:
+        self._bar.update(self._task, completed=done, count=f"{done}/{rounds}")
 
 
-class Quiet(Silent):
-    """For logs and pipes: warnings alone."""
+class Lines(Silent):
+    """For logs and pipes: a line for each round, written at once, and warnings."""
+
+    def __init__(self) -> None:
+        self._metric: Metric = "accuracy"
+        self._rounds = 1
+
+    def begin(self, world: World, first_round: int) -> None:
+        self._rounds, self._metric = world.config.run.rounds, world.config.run.metric
+        if first_round > 1:
+            self._say(f"going on after {counted(first_round - 1, 'round')}")
+
+    def baseline(self, done: int, rounds: int) -> None:
+        if done == 1:
+            self._say(f"labels only: {counted(rounds, 'round')} without clients, to compare with")
+
+    def labels_only(self, value: float) -> None:
+        self._say(f"labels only: {WORDS[self._metric]} {value:.1f} %")
+
+    def round(self, record: RoundRecord, best: float) -> None:
+        self._say(f"round {record['round']} of {self._rounds}: {facts_of(record, best, self._metric)}")
 
     def warn(self, message: str) -> None:
-        print(f"warning: {message}", file=sys.stderr)
+        self._say(f"warning: {message}")
+
+    def _say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+
+def facts_of(record: RoundRecord, best: float, metric: Metric) -> str:
+    """A round in less than a line: how good its model is, what clients are confident about, who gave nothing."""
+    facts = [f"{WORDS[metric]} {shown(record, metric):.1f} % (best {best:.1f})"]
+    if record["label_ratio"] is not None:
+        facts.append(f"confident {100 * record['label_ratio']:.0f} %")
+    for outcome, clients in absent(record).items():
+        facts.append(f"{len(clients)} of {len(record['cohort'])} {outcome}")
+    return " · ".join(facts)
 
 
 @contextmanager
 def display() -> Iterator[Observer]:
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Quiet()
+        yield Lines()
         return
-    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn()]
-    columns += [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[facts]}")]
-    with Progress(*columns, console=console) as progress:
-        yield Live(progress)
+    columns = [TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[count]}")]
+    with Bar(*columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=console) as bar:
+        yield Live(bar)

@@ -7,62 +7,86 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from semifl.errors import UserError
+from semifl.learning import metrics
 from semifl.learning.evaluation import Score, blocks, score
+from semifl.learning.metrics import EVEN, Decision
+from semifl.records.metrics import METRICS
+from semifl.records.record import number
 from semifl.trained.modelfile import TrainedModel
 from semifl.trained.prediction import logits_of
-
-BINS = 15  # of confidence; the number most papers use
 
 
 class ClassScore(NamedTuple):
     """Percent; None where nothing was there to count."""
 
     precision: float | None  # of the pictures that the model gave to this class, those that belong there
-    recall: float | None  # of the pictures of this class, those that it found
+    recall: float | None  # of the pictures of this class, those that it found: its sensitivity
+    specificity: float | None  # of the pictures of other classes, those that it did not give to this one
+    f1: float | None
     pictures: int
 
 
 class Assessment(NamedTuple):
     score: Score
     classes: dict[str, ClassScore]
-    calibration_error: float  # percent; mean gap between confidence and accuracy
+    positive: str  # empty but for two classes
+    decision: Decision | None  # of two classes
 
     def facts(self) -> dict[str, Any]:
+        decision = {} if self.decision is None else self.decision._asdict()
+        threshold = {"decision_threshold": decision.pop("threshold"), "positive": self.positive} if decision else {}
         return {
             "pictures": self.score.count,
-            "accuracy": self.score.accuracy,
-            "balanced_accuracy": self.score.balanced_accuracy,
+            **{name: getattr(self.score, name) for name in (*METRICS, "calibration_error")},
+            **threshold,
+            **decision,
             "loss": self.score.loss,
-            "calibration_error": self.calibration_error,
             "classes": {name: each._asdict() for name, each in self.classes.items()},
             "confusion": self.score.confusion.tolist(),
         }
 
 
-def assess(model: TrainedModel, images: Tensor, labels: Tensor) -> Assessment:
+def assess(model: TrainedModel, images: Tensor, labels: Tensor, threshold: float | None = None) -> Assessment:
+    """With a decision threshold of one's own, or the one that was chosen when the model was trained."""
     logits = torch.cat([logits_of(model, images[block]) for block in blocks(len(labels))])
-    found = score(logits, labels)
-    confidence, guess = logits.softmax(dim=1).max(dim=1)
-    return Assessment(
-        found,
-        class_scores(found.confusion, model.facts.class_names),
-        100 * calibration_error(confidence, guess == labels),
-    )
+    found, names = score(logits, labels), model.facts.class_names
+    positive, decision = "", None
+    if len(names) == 2:
+        place = positive_place(model)
+        positive, decision = names[place], found.decision(place, chosen_threshold(model, threshold))
+    elif threshold is not None:
+        raise UserError(f"a decision threshold is for two classes, and this model knows {len(names)}")
+    return Assessment(found, class_scores(found.confusion, names), positive, decision)
+
+
+def positive_place(model: TrainedModel) -> int:
+    """Of two classes the one whose finding counts as positive."""
+    names = model.facts.class_names
+    return names.index(model.about["positive"]) if model.about.get("positive") in names else len(names) - 1
+
+
+def chosen_threshold(model: TrainedModel, wanted: float | None = None) -> float:
+    """The one that is wanted, that the model was trained to have, or an even one."""
+    known = number(model.about.get("decision_threshold"))
+    return wanted if wanted is not None else EVEN if known is None else known
 
 
 def class_scores(confusion: Tensor, names: tuple[str, ...]) -> dict[str, ClassScore]:
     right, there, said = confusion.diagonal(), confusion.sum(dim=1), confusion.sum(dim=0)
+    total = confusion.sum()
+    elsewhere, spared = total - there, total - there - said + right
+    f1 = metrics.class_f1(confusion)
     return {
-        name: ClassScore(_percent(right[i], said[i]), _percent(right[i], there[i]), int(there[i]))
+        name: ClassScore(
+            _percent(right[i], said[i]),
+            _percent(right[i], there[i]),
+            _percent(spared[i], elsewhere[i]),
+            f1[i],
+            int(there[i]),
+        )
         for i, name in enumerate(names)
     }
-
-
-def calibration_error(confidence: Tensor, right: Tensor) -> float:
-    """Expected calibration error: Σ over bins of share × |accuracy − mean confidence|."""
-    bins = (confidence * BINS).ceil().long().clamp(1, BINS) - 1
-    gaps = torch.zeros(BINS, dtype=torch.float64).index_add_(0, bins, right.double() - confidence.double())
-    return float(gaps.abs().sum() / len(confidence))
 
 
 def _percent(part: Tensor, whole: Tensor) -> float | None:

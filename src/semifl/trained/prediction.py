@@ -21,8 +21,9 @@ from semifl.trained.modelfile import TrainedModel, load_model
 class Prediction(NamedTuple):
     path: Path
     label: str  # empty if the picture could not be read
-    confidence: float
+    confidence: float  # the probability of the label
     problem: str
+    probabilities: tuple[float, ...]  # of every class; empty if the picture could not be read
 
 
 def find_model(run: Path, device: str) -> TrainedModel:
@@ -36,28 +37,43 @@ def find_model(run: Path, device: str) -> TrainedModel:
     return load_model(run, device)
 
 
-def predict(model: TrainedModel, paths: Iterable[Path]) -> Iterator[Prediction]:
-    """Class and confidence of each picture, in order, a block of pictures at a time."""
+class Rule(NamedTuple):
+    """How a label follows from probabilities: the likeliest, unless one class is said from a threshold on."""
+
+    positive: int
+    threshold: float
+
+    def labels(self, probabilities: Tensor) -> Tensor:
+        said = probabilities[:, self.positive] >= self.threshold
+        return torch.where(said, self.positive, 1 - self.positive)  # there are two
+
+
+def predict(model: TrainedModel, paths: Iterable[Path], rule: Rule | None = None) -> Iterator[Prediction]:
+    """Class and probabilities of each picture, in order, a block of pictures at a time."""
     remaining = iter(paths)
     while chunk := list(islice(remaining, BLOCK)):
         decoded, problems = dict[Path, Tensor](), dict[Path, str]()
         for path in chunk:
             try:
-                decoded[path] = decode(path, model.facts.size, model.facts.channels)
+                decoded[path] = decode(path, model.facts.size, model.facts.channels, model.facts.bits)
             except UnreadableError as error:
                 problems[path] = str(error)
-        answers = _classify(model, decoded)
+        answers = _classify(model, decoded, rule)
         for path in chunk:
-            label, confidence = answers.get(path, ("", 0.0))
-            yield Prediction(path, label, confidence, problems.get(path, ""))
+            yield answers[path] if path in answers else Prediction(path, "", 0.0, problems[path], ())
 
 
-def _classify(model: TrainedModel, pictures: dict[Path, Tensor]) -> dict[Path, tuple[str, float]]:
+def _classify(model: TrainedModel, pictures: dict[Path, Tensor], rule: Rule | None) -> dict[Path, Prediction]:
     if not pictures:
         return {}
-    pseudo = pseudo_labels(logits_of(model, torch.stack(list(pictures.values()))))
-    names = [model.facts.class_names[label] for label in pseudo.labels.tolist()]
-    return dict(zip(pictures, zip(names, pseudo.confidence.tolist(), strict=True), strict=True))
+    logits = logits_of(model, torch.stack(list(pictures.values())))
+    shares = logits.softmax(dim=1)
+    labels = rule.labels(shares) if rule else pseudo_labels(logits).labels
+    answers = zip(pictures, labels.tolist(), shares.tolist(), strict=True)
+    return {
+        path: Prediction(path, model.facts.class_names[label], each[label], "", tuple(each))
+        for path, label, each in answers
+    }
 
 
 def logits_of(model: TrainedModel, images: Tensor) -> Tensor:

@@ -59,8 +59,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name, colour in COLOURS.items():
             save(root / "labeled" / name / "a", kind, colour, seed)
             save(root / "test" / unicodedata.normalize("NFD", name) / "b", kind, colour, 10 + seed)
-            for site in SITES:
-                save(root / "clients" / site / "2024" / name / "c", kind, colour, 20 + seed)
+            for place, site in enumerate(SITES):
+                save(root / "clients" / site / "2024" / name / "c", kind, colour, 20 + 10 * place + seed)
     for folder in (root, root / "labeled", root / "labeled" / "Äpfel"):
         (folder / ".DS_Store").write_bytes(b"\x00")
         (folder / "Thumbs.db").write_bytes(b"\x00")
@@ -129,7 +129,7 @@ def test_test_pictures_that_are_learned_from_are_a_warning(project: Path, capsys
     (project / "pictures/test/it's pears/again.png").write_bytes(learned.read_bytes())
     assert check(project) == 0
     error = capsys.readouterr().err
-    assert "1 of the test pictures; the first, " in error
+    assert "1 test picture is also among the pictures to learn from" in error
     assert "again.png, is " in error
 
 

@@ -141,7 +141,7 @@ def test_predict_reads_files_and_folders_in_order(run: Path, capsys: Output, pic
 def test_predict_agrees_with_evaluate(run: Path, capsys: Output, pictures: Path) -> None:
     invoke(["predict", str(run), str(pictures / "test"), "--json"])
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    right = sum(Path(answer["path"]).parent.name == answer["label"] for answer in answers)
+    right = sum(Path(answer["path"]).parent.name == answer["class"] for answer in answers)
     invoke(["evaluate", str(run), "--json"])
     assert 100 * right / 12 == pytest.approx(json.loads(capsys.readouterr().out)["accuracy"])
 
@@ -160,7 +160,7 @@ def test_an_unreadable_picture_is_named_and_the_others_are_answered(
     captured = capsys.readouterr()
     assert "broken.png\t?\t" in captured.out
     assert len(captured.out.splitlines()) == 2
-    assert "1 of the files could not be read" in captured.err
+    assert "1 file could not be read" in captured.err
 
 
 def mistakes(tmp: Path, run: Path, pictures: Path) -> list[tuple[list[str], str]]:

@@ -45,7 +45,7 @@ def test_mistakes_in_comparing_are_one_sentence(tmp_path: Path, capsys: Output) 
     a, twice = make_run(tmp_path / "a", 0, 80.0), make_run(tmp_path / "a2", 0, 81.0)
     (tmp_path / "empty").mkdir()
     unfinished = make_run(tmp_path / "u", 0, 1.0)
-    (unfinished / "result.json").unlink()
+    (unfinished / "result.json").rename(unfinished / "environment.json")
     damaged = make_run(tmp_path / "d", 0, 1.0)
     (damaged / "result.json").write_text("{")
     for runs, said in (
@@ -122,3 +122,19 @@ def test_tensorboard_gets_every_number_of_a_round(tmp_path: Path) -> None:
     assert [event.step for event in seen.Scalars("accuracy")] == [1, 2]
     assert [event.value for event in seen.Scalars("accuracy")] == pytest.approx([r["accuracy"] for r in records])
     assert {"labels_only_accuracy", "clients/abstained", "seconds/total", "lr"} <= set(seen.Tags()["scalars"])
+
+
+def test_tensorboard_of_a_resumed_run_has_its_earlier_rounds(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    path = tmp_path / "toy.toml"
+    path.write_text(toml.dumps({**toy_table(), "rounds": 2}), encoding="utf-8")
+    run = tmp_path / "run"
+    assert invoke(["run", str(path), "--out", str(run), "--workers", "1"]) == 0
+    assert invoke(["resume", str(run), "--rounds", "4", "--workers", "1", "--tensorboard"]) == 0
+    seen = EventAccumulator(str(run / "tensorboard"))
+    seen.Reload()
+    records = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
+    assert [event.step for event in seen.Scalars("accuracy")] == [1, 2, 3, 4]
+    assert [event.value for event in seen.Scalars("accuracy")] == pytest.approx([r["accuracy"] for r in records])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from semifl.configuration.health import MESSAGES, Health
+from semifl.configuration.health import MESSAGES, Health, Known
 
 HEALTHY = {
     "round": 1,
@@ -26,11 +26,11 @@ def history(count: int, **changes) -> list[dict]:
 
 
 def test_a_healthy_run_has_no_alert() -> None:
-    assert HEALTH.alerts(HEALTHY, history(20), finite=True) == []
+    assert HEALTH.alerts(HEALTHY, history(20), finite=True, known=Known()) == []
 
 
 def test_a_first_round_has_no_alert() -> None:
-    assert HEALTH.alerts(HEALTHY, [], finite=True) == []
+    assert HEALTH.alerts(HEALTHY, [], finite=True, known=Known()) == []
 
 
 @pytest.mark.parametrize(
@@ -42,34 +42,41 @@ def test_a_first_round_has_no_alert() -> None:
     ],
 )
 def test_a_sign_that_lasts_is_an_alert(alert: str, changes: dict) -> None:
-    assert HEALTH.alerts({**HEALTHY, **changes}, history(4, **changes), finite=True) == [alert]
+    assert HEALTH.alerts({**HEALTHY, **changes}, history(4, **changes), finite=True, known=Known()) == [alert]
 
 
 @pytest.mark.parametrize("changes", [{"label_ratio": 0.001}, {"class_histogram": [2, 98, 0]}])
 def test_a_slow_sign_of_one_round_is_none(changes: dict) -> None:
-    assert HEALTH.alerts({**HEALTHY, **changes}, history(9), finite=True) == []
+    assert HEALTH.alerts({**HEALTHY, **changes}, history(9), finite=True, known=Known()) == []
 
 
 def test_what_is_not_finite_is_an_alert_at_once() -> None:
-    assert HEALTH.alerts(HEALTHY, [], finite=False) == ["not finite"]
+    assert HEALTH.alerts(HEALTHY, [], finite=False, known=Known()) == ["not finite"]
 
 
 def test_an_update_ten_times_the_median_explodes() -> None:
-    assert HEALTH.alerts({**HEALTHY, "update_norm": 10.1}, history(5), finite=True) == ["exploding"]
-    assert HEALTH.alerts({**HEALTHY, "update_norm": 9.9}, history(5), finite=True) == []
+    assert HEALTH.alerts({**HEALTHY, "update_norm": 10.1}, history(5), finite=True, known=Known()) == ["exploding"]
+    assert HEALTH.alerts({**HEALTHY, "update_norm": 9.9}, history(5), finite=True, known=Known()) == []
 
 
 def test_agreement_that_falls_by_a_fifth_is_an_alert() -> None:
     falling = [*history(4), *history(3, agreement=0.7)]
-    assert HEALTH.alerts({**HEALTHY, "agreement": 0.7}, falling, finite=True) == ["agreement falling"]  # 0.7 < 0.8·0.9
-    assert HEALTH.alerts({**HEALTHY, "agreement": 0.75}, [*history(4), *history(3, agreement=0.75)], finite=True) == []
+    assert HEALTH.alerts({**HEALTHY, "agreement": 0.7}, falling, finite=True, known=Known()) == [
+        "agreement falling"
+    ]  # 0.7 < 0.8·0.9
+    assert (
+        HEALTH.alerts(
+            {**HEALTHY, "agreement": 0.75}, [*history(4), *history(3, agreement=0.75)], finite=True, known=Known()
+        )
+        == []
+    )
 
 
 def test_held_out_accuracy_below_the_first_round_for_long_is_an_alert() -> None:
     before = [{**HEALTHY, "validation_accuracy": 80.0}, *history(3, validation_accuracy=79.0)]
     record = {**HEALTHY, "validation_accuracy": 79.0}
-    assert HEALTH.alerts(record, before, finite=True) == ["below the start"]
-    assert HEALTH.alerts({**record, "validation_accuracy": 80.0}, before, finite=True) == []
+    assert HEALTH.alerts(record, before, finite=True, known=Known()) == ["below the start"]
+    assert HEALTH.alerts({**record, "validation_accuracy": 80.0}, before, finite=True, known=Known()) == []
 
 
 def test_the_strictest_policy_wins() -> None:
@@ -82,7 +89,45 @@ def test_the_strictest_policy_wins() -> None:
 
 def test_every_alert_has_a_message_with_a_remedy_or_a_reason() -> None:
     everything = Health().alerts(
-        {**HEALTHY, "label_ratio": 0.0, "rejected": [0]}, history(12, label_ratio=0.0), finite=False
+        {**HEALTHY, "label_ratio": 0.0, "rejected": [0]}, history(12, label_ratio=0.0), finite=False, known=Known()
     )
     assert set(everything) <= set(MESSAGES)
     assert all(len(message) > 40 for message in MESSAGES.values())
+
+
+def test_the_servers_loss_is_watched_in_every_round() -> None:
+    # Lowest so far 0.5: above twice that, and by more than 0.3.
+    assert HEALTH.alerts({**HEALTHY, "server_loss": 1.01}, history(1), True, Known()) == ["server loss rising"]
+    assert HEALTH.alerts({**HEALTHY, "server_loss": 0.99}, history(1), True, Known()) == []
+    small = history(3, server_loss=0.01)  # noise around nothing
+    assert HEALTH.alerts({**HEALTHY, "server_loss": 0.05}, small, True, Known()) == []
+    assert HEALTH.alerts({**HEALTHY, "server_loss": 0.32}, small, True, Known()) == ["server loss rising"]
+    assert HEALTH.alerts({**HEALTHY, "server_loss": None}, small, True, Known()) == []
+
+
+def test_predicted_classes_that_drift_from_the_labels_are_an_alert() -> None:
+    known = Known(prior=(0.5, 0.5))
+    # A half by the labels: more than 0.5 + 0.75 · 0.5 = 0.875 of all pictures, in two rounds.
+    drifted = {"class_predictions": [90, 10]}
+    assert HEALTH.alerts({**HEALTHY, **drifted}, history(1, **drifted), True, known) == ["drifting"]
+    assert HEALTH.alerts({**HEALTHY, **drifted}, history(1), True, known) == []
+    assert HEALTH.alerts({**HEALTHY, "class_predictions": [87, 13]}, history(1, **drifted), True, known) == []
+    rare = Known(prior=(0.9, 0.1))  # here the same shares are as they should be
+    assert HEALTH.alerts({**HEALTHY, **drifted}, history(1, **drifted), True, rare) == []
+
+
+def test_held_out_labels_are_watched_in_every_round() -> None:
+    # Of 100 labels two standard errors are 10 points at most.
+    known, before = Known(metric="auc", held_out=100), history(2, validation_auc=80.0)
+    assert HEALTH.alerts({**HEALTHY, "validation_auc": 69.0}, before, True, known) == ["held-out falling"]
+    assert HEALTH.alerts({**HEALTHY, "validation_auc": 71.0}, before, True, known) == []
+    few = known._replace(held_out=10)
+    assert HEALTH.alerts({**HEALTHY, "validation_auc": 69.0}, before, True, few) == []
+
+
+def test_going_back_is_for_signs_of_harm() -> None:
+    health = Health(collapse="fallback")
+    assert health.policy(["drifting"]) == "fallback"
+    assert health.policy(["nothing confident", "rejected"]) == "warn"
+    assert Health(collapse="stop", exploding="fallback").policy(["exploding", "drifting"]) == "stop"
+    assert health.policy([]) == "warn"

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from semifl.configuration.config import decode as config_decode
 from semifl.data import cache, pictures
 from semifl.data.dataset import UNKNOWN
 from semifl.data.datasets.folder import Folder
@@ -156,7 +157,7 @@ def pixel(path, **options):
 def test_every_mode(tmp_path, mode, color, suffix, expected):
     options = {"lossless": True} if suffix == "webp" else {}
     save(tmp_path / f"a.{suffix}", color, (6, 9), mode, **options)
-    assert pixel(tmp_path / f"a.{suffix}") == expected
+    assert pixel(tmp_path / f"a.{suffix}", bits=16) == expected
 
 
 @pytest.mark.parametrize(("suffix", "mode"), [("jpg", "RGB"), ("jpg", "CMYK"), ("jpg", "L"), ("webp", "RGB")])
@@ -372,8 +373,8 @@ def test_a_root_is_needed(root):
         Folder().load()
     with pytest.raises(UserError, match=f"{root} is not a folder"):
         Folder(str(root)).load()
-    with pytest.raises(UserError, match=r"data\.size is 0"):
-        Folder(str(root), size=0).load()
+    with pytest.raises(UserError, match=r"data\.size must lie between 2 and 1024, not 0"):
+        config_decode({"data": {"name": "folder", "root": str(root), "size": 0}})
 
 
 def remove(path):

@@ -22,7 +22,7 @@ class Heard:
     def __init__(self):
         self.rounds = []
 
-    def round(self, record, best, rounds):
+    def round(self, record, best, metric, rounds):
         self.rounds.append((record["round"], best, rounds))
 
 

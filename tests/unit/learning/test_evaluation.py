@@ -89,7 +89,8 @@ def test_a_class_that_is_absent_does_not_count(absent: int) -> None:
 
 def test_scores_by_hand() -> None:
     # Truth 0 0 0 1, taken 0 0 1 1: three of four right; class 0 two of three, class 1 one of one.
-    result = Score(2.0, torch.tensor([[2, 1], [0, 1]]))
+    shares = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.3, 0.7]])
+    result = Score(2.0, torch.tensor([[2, 1], [0, 1]]), shares, torch.tensor([0, 0, 0, 1]))
 
     assert result.count == 4
     assert result.loss == 0.5
@@ -107,3 +108,15 @@ def test_scores_of_blocks_add_up_to_the_score_of_all() -> None:
     assert len(parts) == 4
     assert torch.equal(total.confusion, at_once.confusion)
     assert total.loss_sum == pytest.approx(at_once.loss_sum, rel=1e-12)
+    assert torch.equal(total.probabilities, at_once.probabilities)
+    assert torch.equal(total.labels, at_once.labels)
+
+
+def test_a_model_that_has_diverged_is_as_good_as_a_guess() -> None:
+    logits = torch.tensor([[float("nan"), 1.0], [float("inf"), 0.0], [0.0, 1.0], [1.0, 0.0]])
+
+    result = score(logits, torch.tensor([0, 1, 0, 1]))
+
+    assert torch.equal(result.probabilities[:2], torch.full((2, 2), 0.5, dtype=torch.float64))
+    # The zeros give class 1 shares of 0.5 and 0.731, the ones 0.5 and 0.269: one tie in four pairs, and no win.
+    assert result.auc == pytest.approx(100 * 0.5 / 4)

@@ -55,7 +55,7 @@ def test_uneven_classes(tmp_path: Path) -> None:
 
 
 def test_a_model_that_fell(tmp_path: Path) -> None:
-    text = said(tmp_path, result={"best_test_accuracy": 90.0, "best_test_round": 3})
+    text = said(tmp_path, result={"best_accuracy": 90.0, "best_round": 3})
     assert "10.0 points worse than that of round 3" in text
 
 

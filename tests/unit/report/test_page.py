@@ -19,8 +19,9 @@ from semifl.report.svg import Line, line_chart, ticks
 from written_runs import round_line, write_run
 
 FIGURES = (
-    "accuracy loss pseudo-labels signals update-norm participation confidence classes confusion seconds bytes".split()
-)
+    "accuracy metrics loss pseudo-labels signals update-norm "
+    "participation confidence classes confusion calibration seconds bytes"
+).split()
 GALLERIES = ["gallery-views", "gallery-confident", "gallery-mistakes"]
 
 
@@ -68,6 +69,24 @@ def test_descriptions_say_the_numbers(run: Path) -> None:
     assert "Least often recognised is blue, 70 % of the time." in text
     assert "takes blue for red, 3 times" in text
     assert "12.0 MB went to clients and 6.0 MB came back" in text
+
+
+def test_long_class_names_fit_where_there_is_room(run: Path) -> None:
+    world = json.loads((run / "world.json").read_text())
+    names = ["pneumonia, bacterial", "pneumonia, viral", "healthy"]
+    (run / "world.json").write_text(json.dumps(world | {"class_names": names}))
+    text = page([run])
+    assert ">pneumonia, bacterial</text>" in text
+    # What stands beside the matrix lies inside the drawing: letters are at most 7.6 wide.
+    (x,) = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end">pneumonia, bacterial</text>', text)
+    assert float(x) >= 7.6 * len(names[0])
+
+
+def test_why_clients_pictures_are_missing_is_said(run: Path) -> None:
+    gallery = json.loads((run / "gallery/gallery.json").read_text())
+    gallery |= {"galleries": gallery["galleries"][:1], "note": "Pictures of the sites are not shown"}
+    (run / "gallery/gallery.json").write_text(json.dumps(gallery))
+    assert "Pictures of the sites are not shown" in page([run])
 
 
 def test_nothing_comes_from_outside_and_nothing_runs(run: Path) -> None:

@@ -84,7 +84,7 @@ def refusal(directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """The one sentence that the command line says; nothing in the directory has changed."""
     before = files(directory)
     assert invoke(["resume", str(directory), "--workers", "1"]) == 2
-    (sentence,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning:")]
+    (sentence,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("semifl:")]
     assert files(directory) == before
     return sentence
 

@@ -2,11 +2,15 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
+from semifl.configuration.build import what_was_loaded
 from semifl.configuration.config import decode
 from semifl.errors import UserError
 from semifl.running import loop as experiment
@@ -204,6 +208,41 @@ def test_warm_start_is_strict_unless_partial(tmp_path: Path) -> None:
     module = experiment.build_world(decode(table)).model_factory()()
     # Of 0, 1 and 6 only the last bias has a shape that does not depend on `hidden`.
     assert module[6].bias.equal(load_file(tmp_path / "first/model.safetensors")["6.bias"])
+
+
+def test_a_partial_warm_start_says_what_it_loaded_and_what_not(tmp_path: Path) -> None:
+    start(decode(toy_table()), tmp_path / "first")
+    table = toy_table()
+    table["model"] |= {"hidden": 5, "weights": str(tmp_path / "first/model.safetensors"), "partial": True}
+    said = what_was_loaded(experiment.build_world(decode(table)))
+    # Six tensors without statistics: a convolution's two, a norm's two, a linear layer's two; only its bias fits.
+    assert ": 1 tensors were loaded, not these: 0.bias ([6] in the file, [5] in the model), 0.weight (" in said
+    assert "6.weight ([3, 6] in the file, [3, 5] in the model)" in said
+    heard: list[str] = []
+
+    class Listening(Silent):
+        def warn(self, message: str) -> None:
+            heard.append(message)
+
+    start(decode({**table, "rounds": 1}), tmp_path / "run", observer=Listening())
+    assert said in heard
+    table["model"] = {"name": "toys:toy_model", "weights": table["model"]["weights"]}
+    assert what_was_loaded(experiment.build_world(decode(table))).endswith("all 6 tensors were loaded")
+
+
+def test_a_pickle_is_refused_with_a_command_that_converts_it(tmp_path: Path) -> None:
+    start(decode({**toy_table(), "rounds": 1}), tmp_path / "first")
+    weights = load_file(tmp_path / "first/model.safetensors")
+    torch.save({"state_dict": weights}, tmp_path / "old.pth")
+    table = toy_table()
+    table["model"]["weights"] = str(tmp_path / "old.pth")
+    with pytest.raises(UserError, match="is a pickle, which can run code") as error:
+        start(decode(table), tmp_path / "run")
+    command = str(error.value).split('python -c "')[1].removesuffix('"')
+    subprocess.run([sys.executable, "-c", command], cwd=tmp_path, check=True)
+    assert load_file(tmp_path / "old.safetensors").keys() == weights.keys()
+    table["model"]["weights"] = str(tmp_path / "old.safetensors")
+    assert what_was_loaded(experiment.build_world(decode(table))).endswith("all 6 tensors were loaded")
 
 
 def test_checkpoints_keep_the_last_two(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from semifl.learning.weights import Snapshot
 from semifl.methods.semifl import SemiFL
 from semifl.running.context import Silent
 from semifl.running.guard import Guard, beats, first_guard, judge, standard_error, what_it_can_tell
-from semifl.running.loop import resume, start
+from semifl.running.loop import resume, start, start_or_resume
 from semifl.running.reproduce import reproduce
 from toys import toy_table
 
@@ -128,18 +128,105 @@ def test_a_warning_is_shown_once(tmp_path: Path) -> None:
     assert shown[0].startswith("round 2: updates of clients were turned away")
 
 
+# falling back
+
+
+@dataclass(frozen=True)
+class Spoiled(SemiFL):
+    """SemiFL whose clients ruin the model in one round."""
+
+    spoiled: int = 0
+
+    def client_update(self, client, model, t):
+        update = super().client_update(client, model, t)
+        if update is None or t.index != self.spoiled:
+            return update
+        return update._replace(change={name: torch.full_like(each, 50.0) for name, each in update.change.items()})
+
+
+def collapsing(policy: str, rounds: int, spoiled: int) -> Config:
+    table = {**toy_table(activity_rate=1.0, threshold=0.0), "labels_only": False, "rounds": rounds}
+    config = decode({**table, "health": {"exploding": policy, "explode_factor": 3.0}})
+    fields = {each.name: getattr(config.method.thing, each.name) for each in dataclasses.fields(config.method.thing)}
+    return replace(config, method=Chosen("semifl", Spoiled(**fields, spoiled=spoiled)))
+
+
+def test_a_run_falls_back_to_its_last_sound_model_and_says_so(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    class Listening(Silent):
+        def warn(self, message: str) -> None:
+            shown.append(message)
+
+    start(collapsing("fallback", 7, spoiled=5), tmp_path / "back", observer=Listening())
+    start(collapsing("warn", 7, spoiled=5), tmp_path / "on")
+    back, on = records(tmp_path / "back"), records(tmp_path / "on")
+    assert [each["digest"] for each in back[:4]] == [each["digest"] for each in on[:4]]
+    assert back[4]["alerts"] == on[4]["alerts"] == ["exploding"]
+    assert back[4]["back_to"] == 4
+    assert "back_to" not in on[4]
+    assert back[4]["digest"] != on[4]["digest"]
+    (said,) = [line for line in shown if line.startswith("round 5: the model moved much further")]
+    assert said.endswith("the run goes back to its last sound model")
+    # The run is sound again: the next round moves the model about as far as the first ones did.
+    assert back[5]["update_norm"] < 3 * max(each["update_norm"] for each in back[:4])
+
+
+def test_a_fallback_survives_an_interruption(tmp_path: Path) -> None:
+    class Cut(Silent):
+        def round(self, record, best) -> None:
+            if record["round"] == 4:
+                raise KeyboardInterrupt
+
+    config = collapsing("fallback", 6, spoiled=5)
+    start(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        start(config, tmp_path / "cut", observer=Cut())
+    start_or_resume(config, tmp_path / "cut")
+    whole, cut = ([each["digest"] for each in records(tmp_path / name)] for name in ("whole", "cut"))
+    assert cut == whole
+
+
 # the guard
 
 
 def score(right: int, wrong: int) -> Score:
-    return Score(0.0, torch.tensor([[right, wrong], [0, 0]]))
+    labels = torch.zeros(right + wrong, dtype=torch.int64)
+    return Score(0.0, torch.tensor([[right, wrong], [0, 0]]), torch.full((right + wrong, 2), 0.5), labels)
 
 
 def test_the_standard_error_of_an_accuracy_by_hand() -> None:
     # 80 % of 40: Laplace's share (32 + 1) / 42 = 0.785714; √(0.785714 · 0.214286 / 40) = 0.064880.
-    assert standard_error(80.0, 40) == pytest.approx(6.4880, abs=1e-3)
-    assert standard_error(100.0, 10) > 0
-    assert "±13 points" in what_it_can_tell(40)
+    assert standard_error(80.0, score(32, 8), "accuracy") == pytest.approx(6.4880, abs=1e-3)
+    assert standard_error(100.0, score(10, 0), "accuracy") > 0
+
+
+def two_classes(of_zero: tuple[int, int], of_one: tuple[int, int]) -> Score:
+    """Right and wrong of each of two classes."""
+    confusion = torch.tensor([of_zero, of_one[::-1]])
+    labels = torch.tensor([0] * sum(of_zero) + [1] * sum(of_one))
+    return Score(0.0, confusion, torch.full((len(labels), 2), 0.5), labels)
+
+
+def test_the_standard_errors_of_other_metrics_by_hand() -> None:
+    found = two_classes((9, 1), (12, 8))
+    # Balanced accuracy of 75 %: shares (7.5 + 1) / 12 and (15 + 1) / 22; √(s (1 − s) / n) each, their root sum over 2.
+    first, second = 8.5 / 12, 16 / 22
+    by_hand = (first * (1 - first) / 10 + second * (1 - second) / 20) ** 0.5 / 2
+    assert standard_error(75.0, found, "balanced_accuracy") == pytest.approx(100 * by_hand)
+    # F1: (drawn + said) / 2 is (10 + 17) / 2 of class 0 and (20 + 13) / 2 of class 1.
+    shares = [(0.75 * n + 1) / (n + 2) for n in (13.5, 16.5)]
+    by_hand = sum(s * (1 - s) / n for s, n in zip(shares, (13.5, 16.5), strict=True)) ** 0.5 / 2
+    assert standard_error(75.0, found, "f1") == pytest.approx(100 * by_hand)
+    # Hanley and McNeil for an area of (0.75 · 200 + 1) / 202 with 10 of one and 20 of the other, the larger of both.
+    area = 151 / 202
+    q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
+    errors = [
+        ((area * (1 - area) + (a - 1) * (q1 - area**2) + (b - 1) * (q2 - area**2)) / 200) ** 0.5
+        for a, b in ((10, 20), (20, 10))
+    ]
+    assert standard_error(75.0, found, "auc") == pytest.approx(100 * max(errors))
+    assert "±13 points" in what_it_can_tell(score(32, 8), "accuracy")
 
 
 def test_the_guard_goes_back_to_the_best_model_only_if_a_new_one_is_clearly_worse() -> None:
@@ -148,22 +235,24 @@ def test_the_guard_goes_back_to_the_best_model_only_if_a_new_one_is_clearly_wors
     guard = Guard(good, 80.0, 0)
     state = method.start({"w": torch.zeros(2)})
     tested = Snapshot({"w": torch.full((2,), 5.0)}, {})
-    better, remembered = judge(guard, tested, score(33, 7), state, method)
+    better, remembered = judge(guard, tested, score(33, 7), "accuracy", state, method)
     assert better is state
-    assert (remembered.accuracy, remembered.weights) == (82.5, tested.weights)
-    same, remembered = judge(guard, tested, score(28, 12), state, method)  # 70 %: within two standard errors
+    assert (remembered.value, remembered.weights) == (82.5, tested.weights)
+    same, remembered = judge(
+        guard, tested, score(28, 12), "accuracy", state, method
+    )  # 70 %: within two standard errors
     assert same is state
     assert remembered == guard
-    back, remembered = judge(guard, tested, score(26, 14), state, method)  # 65 %: beyond them
+    back, remembered = judge(guard, tested, score(26, 14), "accuracy", state, method)  # 65 %: beyond them
     assert back.weights is good
     assert float(back.past.first["w"].abs().sum()) == 0
     assert remembered.fallbacks == 1
 
 
 def test_a_model_must_beat_its_rival_by_more_than_chance() -> None:
-    assert not beats(score(34, 6), score(32, 8))  # 85 against 80 ± 6.5
-    assert beats(score(35, 5), score(32, 8))  # 87.5
-    assert first_guard({}).accuracy == 0
+    assert not beats(score(34, 6), score(32, 8), "accuracy")  # 85 against 80 ± 6.5
+    assert beats(score(35, 5), score(32, 8), "accuracy")  # 87.5
+    assert first_guard({}).value == 0
 
 
 def guarded_table(**method) -> dict:

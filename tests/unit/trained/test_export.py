@@ -1,11 +1,14 @@
 """Exported models give the same probabilities, by programs that know nothing of semifl."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from semifl.cli import invoke
 from semifl.configuration.config import decode
@@ -26,6 +29,26 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     }
     start(decode(table), directory)
     return directory
+
+
+def test_the_example_says_what_predict_says(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    rng, paths = np.random.default_rng(1), []
+    for number, shape in enumerate([(8, 8, 3), (20, 12, 3), (9, 30, 3)]):
+        paths.append(str(tmp_path / f"{number}.png"))
+        Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)).save(paths[-1])
+    assert invoke(["export", str(run), "--out", str(tmp_path / "model.onnx")]) == 0
+    capsys.readouterr()
+    assert invoke(["predict", str(run), *paths, "--json", "--probabilities"]) == 0
+    ours = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    example = Path(__file__).parents[3] / "examples/onnx/predict.py"
+    words = [sys.executable, str(example), str(tmp_path / "model.onnx"), *paths]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    for line, answer in zip(done.stdout.splitlines(), ours, strict=True):
+        path, said, shares = line.split("\t")
+        assert (path, said) == (answer["path"], answer["class"])
+        for name, share in json.loads(shares).items():
+            assert share == pytest.approx(answer[f"probability_{name}"], abs=1e-3)
 
 
 def expected(run: Path, pictures: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from semifl.cli import options
 from semifl.cli.deploy.kit_options import OperatorKit, operators
-from semifl.records.record import RoundRecord, absent
+from semifl.records.metrics import Metric
+from semifl.records.record import RoundRecord
 
 if TYPE_CHECKING:
     from semifl.deploy.kit import Kit
@@ -25,13 +26,10 @@ class RoundLines:
     def said(self, message: str) -> None:
         self._console.print(message, style="yellow" if message.startswith("warning") else None)
 
-    def round(self, record: RoundRecord, best: float, rounds: int) -> None:
-        facts = [f"accuracy {record['accuracy']:.1f} % (best {best:.1f})"]
-        if record["label_ratio"] is not None:
-            facts.append(f"confident {100 * record['label_ratio']:.0f} %")
-        for outcome, clients in absent(record).items():
-            facts.append(f"{len(clients)} of {len(record['cohort'])} {outcome}")
-        self._console.print(f"round {record['round']} of {rounds}: {' · '.join(facts)}")
+    def round(self, record: RoundRecord, best: float, metric: Metric, rounds: int) -> None:
+        from semifl.running.terminal import facts_of
+
+        self._console.print(f"round {record['round']} of {rounds}: {facts_of(record, best, metric)}")
 
 
 def command(

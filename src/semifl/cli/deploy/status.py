@@ -54,11 +54,15 @@ def _federation(operator: Kit, line: Line) -> None:
 
 def _progress(news: dict[str, Any]) -> str:
     from semifl.deploy.flare.mirror import read_rounds
+    from semifl.parsing import from_toml
+    from semifl.records.metrics import WORDS, metric_of, shown
+    from semifl.words import counted
 
     rounds, total = news.get("rounds", []), read_rounds(news.get("config", ""))
     done = rounds[-1]["round"] if rounds else news.get("first", 1) - 1
-    accuracy = f", accuracy {rounds[-1]['accuracy']:.1f} %" if rounds else ""
-    return f"{done} of {total} rounds done{accuracy}" if total else "preparing"
+    metric = metric_of(from_toml(news.get("config", "")))
+    reached = f", {WORDS[metric]} {shown(rounds[-1], metric):.1f} %" if rounds else ""
+    return f"{done} of {counted(total, 'round')} done{reached}" if total else "preparing"
 
 
 def _turn(entry: dict[str, Any] | None) -> str:

@@ -9,42 +9,55 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 
+from semifl import machine
 from semifl.data.cache import keep, recall
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, moments
+from semifl.data.depth import deepest
 from semifl.data.files import home
-from semifl.data.pictures import SUFFIXES, Decoded, UnreadableError, decode, decode_all, pictures_below, refuse
+from semifl.data.listing import Groups, listed, parts_of
+from semifl.data.pictures import (
+    LARGEST_SIDE,
+    Decoded,
+    UnreadableError,
+    decode,
+    decode_all,
+    is_picture,
+    pictures_below,
+    refuse,
+)
 from semifl.data.progress import Progress, bar
 from semifl.data.survey import Entry, Survey, survey
 from semifl.errors import UserError
+from semifl.fields import Checked, Range
 from semifl.registry import did_you_mean
 
 SPLIT = ("labeled", "clients", "test")  # the server's and the clients' pictures come apart
 WHOLE = ("train", "test")  # every picture has a label, and the experiment decides who holds what
 EXPECTED = "labeled/<class>/, clients/<site>/ and test/<class>/, or train/<class>/ and test/<class>/"
 CHANNELS = {"auto": None, "grey": 1, "color": 3}
-CACHE_FORMAT = 1  # to be raised when the same file would decode to other pixels
+CACHE_FORMAT = 2  # to be raised when the same file would decode to other pixels
 PATIENCE = 2000  # pictures that are decoded without a progress bar
 NAMED = 5  # unreadable files that a message names
 
-Groups = dict[str, dict[str, Path]]  # the folders of each part, by class or site
-
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(Checked):
     """Pictures in labeled/<class>/, clients/<site>/ and test/<class>/, or in train/<class>/ and test/<class>/.
 
     They may have any size and kind; they are decoded once and kept in the cache until a file changes.
     """
 
     root: str = ""  # the folder of pictures
-    size: int = 32  # side of the square pictures, in pixels
+    size: Annotated[int, Range(2, LARGEST_SIDE)] = 32  # side of the square pictures, in pixels
     unreadable: Literal["stop", "skip"] = "stop"  # what to do about files that are no pictures
     channels: Literal["auto", "grey", "color"] = "auto"  # auto: grey if every picture is
+    bits: Annotated[int, Range(0, 16)] = 0  # of greys with more than eight; 0: those of the server's brightest pixel
     flip: bool = True  # a mirrored picture is as good an example as the original
+    csv: str = ""  # a file below root with the columns file, label and perhaps site and part, instead of class folders
 
     def load(self, progress: Progress | None = None) -> Dataset:
         root = self._checked_root()
@@ -57,7 +70,8 @@ class Folder:
         skipped = tuple(str(entries[position].path.relative_to(root)) for position in decoded.skipped)
         entries = [entry for position, entry in enumerate(entries) if position not in lost]
         _check(root, groups, entries)  # again: what was skipped may have been all there was
-        return self._assemble(groups, entries, decoded, skipped)
+        names = tuple(str(entry.path.relative_to(root)) for entry in entries)
+        return self._assemble(groups, entries, decoded, names, skipped)
 
     def survey(self) -> Survey:
         """What lies there, file by file, before anything is decided."""
@@ -65,10 +79,12 @@ class Folder:
         groups, entries = self._found(root)
         if not entries:
             raise UserError(_what_to_put_where(root, tuple(groups)))
-        return survey(root, {part: list(names) for part, names in groups.items()}, entries)
+        return survey(root, {part: list(names) for part, names in groups.items()}, entries, bool(self.csv))
 
     def _found(self, root: Path) -> tuple[Groups, list[Entry]]:
         """The folders of every part by the names of their classes or sites, and the pictures in them."""
+        if self.csv:
+            return listed(root, root / self.csv, self._listed_parts(root))
         groups = {part: subfolders(root / part) for part in self._parts(root)}
         return groups, [
             Entry(part, name, path)
@@ -80,14 +96,25 @@ class Folder:
     def _parts(self, root: Path) -> tuple[str, ...]:
         return _parts(root)
 
+    def _listed_parts(self, root: Path) -> tuple[str, ...]:
+        """The layout that the list follows."""
+        named = parts_of(root / self.csv)
+        layout = WHOLE if "train" in named else SPLIT
+        for part in layout:
+            if part not in named:
+                raise UserError(
+                    f"{root / self.csv} names no pictures for {part}: it needs some for {', '.join(layout)}"
+                )
+        if "train" in named and named - set(WHOLE):
+            raise UserError(f"{root / self.csv} has pictures for train and for {min(named - set(WHOLE))}: choose one")
+        return layout
+
     def _sites(self, groups: Groups) -> tuple[str, ...]:
         return tuple(groups.get("clients", {}))
 
     def _checked_root(self) -> Path:
         if not self.root:
             raise UserError(f"data.root is empty: name the folder of pictures that holds {EXPECTED}.")
-        if self.size < 1:
-            raise UserError(f"data.size is {self.size}: pictures need a side of at least one pixel.")
         root = Path(self.root).expanduser().absolute()
         if not root.is_dir():
             raise UserError(f"{root} is not a folder: let data.root name the folder of pictures that holds {EXPECTED}.")
@@ -95,32 +122,41 @@ class Folder:
 
     def read(self, root: Path, entries: list[Entry], progress: Progress | None = None) -> Decoded:
         """The pictures from the cache, or from their files."""
-        settings = f"{root}|{self.size}|{self.channels}"
+        settings = f"{root}|{self.size}|{self.channels}|{self.bits}"
         # The name says which folder, the fingerprint in which state: a new state replaces the old one on disk.
         kept = home("folder") / f"{hashlib.blake2b(os.fsencode(settings), digest_size=16).hexdigest()}.safetensors"
         fingerprint = _fingerprint(root, entries)
         paths = [entry.path for entry in entries]
         decoded = recall(kept, fingerprint)
         if decoded is None or (decoded.skipped and self.unreadable == "stop"):  # a file may be readable by now
-            decoded = self._decode_files(paths, progress)
+            decoded = self._decode_files(paths, self.bits or _bits(entries), progress)
             keep(kept, fingerprint, decoded)
         if decoded.skipped and self.unreadable == "stop":
             raise UserError(_unreadable([paths[position] for position in decoded.skipped]))
         return decoded
 
-    def _decode_files(self, paths: list[Path], progress: Progress | None) -> Decoded:
+    def _decode_files(self, paths: list[Path], bits: int, progress: Progress | None) -> Decoded:
+        needed, there = 3 * len(paths) * self.size**2, machine.memory()  # bytes; grey ones are told apart later
+        if needed > there:
+            raise UserError(
+                f"data.size = {self.size} makes {needed / 1e9:,.1f} GB of {len(paths):,} pictures, "
+                f"and this machine has {there / 1e9:,.1f} GB of memory: choose a smaller one"
+            )
         waiting = progress is None and len(paths) > PATIENCE
         with bar("Decoding pictures", "pictures") if waiting else nullcontext(progress) as shown:
             # All of them, also where an unreadable one will stop everything: a person wants to hear of all at once.
-            return decode_all(paths, self.size, CHANNELS[self.channels], progress=shown)
+            return decode_all(paths, self.size, CHANNELS[self.channels], bits, progress=shown)
 
-    def _assemble(self, groups: Groups, entries: list[Entry], decoded: Decoded, skipped: tuple[str, ...]) -> Dataset:
+    def _assemble(
+        self, groups: Groups, entries: list[Entry], decoded: Decoded, names: tuple[str, ...], skipped: tuple[str, ...]
+    ) -> Dataset:
         """Put a label or a site to every picture; the test pictures are the last part."""
         classes, sites = groups["test"], self._sites(groups)
         known = ("labeled", "train", "test")
         label = {(part, name): number for part in known for number, name in enumerate(classes)}
         site = {("clients", name): number for number, name in enumerate(sites)}
-        labels = torch.tensor([label.get(entry[:2], UNKNOWN) for entry in entries])
+        of_class = {name: number for number, name in enumerate(classes)}
+        labels = torch.tensor([label.get(entry[:2], of_class.get(entry.label, UNKNOWN)) for entry in entries])
         training = sum(entry.part != "test" for entry in entries)
         labeled, site_of = None, None
         if sites:
@@ -128,7 +164,7 @@ class Folder:
             site_of = torch.tensor([site.get(entry[:2], UNKNOWN) for entry in entries[:training]])
         # Where clients' pictures come apart from the server's, the server cannot know their mean either.
         mean, std = moments(decoded.images[: training if labeled is None else len(labeled)])
-        facts = Facts(tuple(classes), mean, std, self.flip, channels=decoded.images.shape[1], size=self.size)
+        facts = Facts(tuple(classes), mean, std, self.flip, decoded.images.shape[1], self.size, decoded.bits)
         return Dataset(
             facts,
             *(decoded.images[:training], labels[:training]),
@@ -136,8 +172,16 @@ class Folder:
             labeled=labeled,
             sites=sites,
             site_of=site_of,
+            names=names[:training],
+            test_names=names[training:],
             skipped=skipped,
         )
+
+
+def _bits(entries: list[Entry]) -> int:
+    """The depth of the deep greys that the server has, or if it has none, of those that there are."""
+    own = deepest([entry.path for entry in entries if entry.part != "clients"])
+    return own or deepest([entry.path for entry in entries if entry.part == "clients"])
 
 
 def _only_clients_have_colour(decoded: Decoded, entries: list[Entry]) -> bool:
@@ -172,7 +216,7 @@ def subfolders(folder: Path) -> dict[str, Path]:
     except OSError as error:
         refuse(error)
     for path in inside:
-        if path.suffix.lower() in SUFFIXES and not path.is_dir():
+        if not path.is_dir() and not path.name.startswith(".") and is_picture(str(path)):
             kind = "site" if folder.name == "clients" else "class"
             raise UserError(f"{path} lies outside the folders of {folder}: move it into the folder of its {kind}.")
     folders: dict[str, Path] = {}

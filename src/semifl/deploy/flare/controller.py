@@ -70,8 +70,11 @@ class JobProgress:
             self.records = earlier
         self.facts |= {"config": for_operators(world.config.table()), "first": first_round, "identity": identity}
 
-    def labels_only(self, accuracy: float) -> None:
-        self.facts["labels_only"] = accuracy
+    def baseline(self, done: int, rounds: int) -> None:
+        self.obey()
+
+    def labels_only(self, value: float) -> None:
+        self.facts["labels_only"] = value
 
     def round(self, record: RoundRecord, best: float) -> None:
         with self.lock:

@@ -11,6 +11,7 @@ from typing import IO, Any, Protocol
 from semifl.durable import replace_text
 from semifl.errors import UserError
 from semifl.records.directory import RunDirectory
+from semifl.records.metrics import Metric, metric_of, shown
 from semifl.records.record import RoundRecord, Summary
 
 IDENTITY = "identity"  # the file that tells a run from another of the same name
@@ -21,7 +22,7 @@ class Watcher(Protocol):
 
     def said(self, message: str) -> None: ...
 
-    def round(self, record: RoundRecord, best: float, rounds: int) -> None: ...
+    def round(self, record: RoundRecord, best: float, metric: Metric, rounds: int) -> None: ...
 
 
 class Mirror:
@@ -90,10 +91,11 @@ class Mirror:
     def _add(self, records: list[RoundRecord], config: str) -> bool:
         """Tell of the rounds that are new."""
         new = [record for record in records if record["round"] > self.known]
+        metric = metric_of(tomllib.loads(config))
         for record in new:
             self._records.append(record)
-            best = max(each["accuracy"] for each in self._records)
-            self._watcher.round(record, best, read_rounds(config))
+            best = max(shown(each, metric) for each in self._records)
+            self._watcher.round(record, best, metric, read_rounds(config))
         return bool(new)
 
 

@@ -16,6 +16,7 @@ from semifl.deploy.flower.transport import FlowerTransport
 from semifl.deploy.hub import Hub, read_settings, run_federation
 from semifl.deploy.remote import NotEnoughSites
 from semifl.errors import UserError
+from semifl.records.metrics import WORDS, Metric, shown
 from semifl.records.record import RoundRecord, Summary, absent
 from semifl.running.context import Silent
 from semifl.toml import Table
@@ -42,15 +43,17 @@ class Lines(Silent):
 
     def __init__(self) -> None:
         self.last = time.monotonic()
+        self.metric: Metric = "accuracy"
 
     def begin(self, world: World, first_round: int) -> None:
+        self.metric = world.config.run.metric
         print(f"rounds {first_round} to {world.config.run.rounds}", flush=True)
 
     def round(self, record: RoundRecord, best: float) -> None:
         self.last = time.monotonic()
         missing = "".join(f", {len(clients)} {name}" for name, clients in absent(record).items())
         print(
-            f"round {record['round']}: accuracy {record['accuracy']:.2f} % (best {best:.2f} %)"
+            f"round {record['round']}: {WORDS[self.metric]} {shown(record, self.metric):.2f} % (best {best:.2f} %)"
             f"{missing}, {record['seconds']['total']:.1f} s",
             flush=True,
         )

@@ -1,0 +1,121 @@
+"""DICOM files: their pixels as a person at a viewer sees them, and nothing else. Needs the extra `dicom`.
+
+Only the tags named here are ever read into memory, so that no patient's name, number or date can be copied anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from semifl.errors import UserError
+
+SUFFIXES = frozenset({".dcm", ".dicom"})
+PREAMBLE, MARK = 128, b"DICM"
+LARGEST = 1 << 28  # pixels of all frames; beyond that a file is damage or malice
+GREY = ("MONOCHROME1", "MONOCHROME2")
+PIXELS = (
+    *("Rows", "Columns", "SamplesPerPixel", "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames"),
+    *("BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "PixelData"),
+)
+LOOK = (
+    *("RescaleSlope", "RescaleIntercept", "ModalityLUTSequence"),
+    *("WindowCenter", "WindowWidth", "VOILUTFunction", "VOILUTSequence"),
+    *("RedPaletteColorLookupTableDescriptor", "RedPaletteColorLookupTableData"),
+    *("GreenPaletteColorLookupTableDescriptor", "GreenPaletteColorLookupTableData"),
+    *("BluePaletteColorLookupTableDescriptor", "BluePaletteColorLookupTableData"),
+)
+
+
+def is_dicom(path: str | Path) -> bool:
+    """By its name; a file without a suffix, as archives write them, by its first bytes."""
+    suffix = os.path.splitext(path)[1].lower()  # noqa: PTH122  (a Path each is slow)
+    if suffix:
+        return suffix in SUFFIXES
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            file.seek(PREAMBLE)
+            return file.read(len(MARK)) == MARK
+    except OSError:
+        return False
+
+
+def read_dicom(path: Path) -> Image.Image:
+    """The first frame, eight bits, grey or RGB: rescaled, windowed, and dark where the body is not."""
+    data = _read(path, (*PIXELS, *LOOK))
+    pixels = int(data.Rows) * int(data.Columns) * int(data.get("NumberOfFrames") or 1)
+    if not 0 < pixels <= LARGEST:
+        raise ValueError(f"it claims to hold {pixels:,} pixels")
+    with warnings.catch_warnings():  # pydicom's remarks on sloppy headers are for whoever wrote the file
+        warnings.simplefilter("ignore")
+        frame = _first_frame(data)
+        picture = _grey(data, frame) if data.PhotometricInterpretation in GREY else _colour(data, frame)
+    return Image.fromarray(picture)
+
+
+def describe(path: Path) -> tuple[tuple[int, int], str]:
+    """Width and height, and the kind, by the header alone."""
+    data = _read(path, PIXELS[:-1])
+    return (int(data.Columns), int(data.Rows)), f"DICOM {str(data.PhotometricInterpretation).lower()}"
+
+
+def _read(path: Path, tags: tuple[str, ...]) -> Any:
+    try:
+        from pydicom import dcmread
+    except ImportError as error:
+        raise UserError(f"{path} is DICOM, which needs an extra package: pip install 'semifl[dicom]'") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return dcmread(path, specific_tags=list(tags), stop_before_pixels="PixelData" not in tags)
+
+
+def _first_frame(data: Any) -> np.ndarray[Any, Any]:
+    from pydicom.pixels.utils import pixel_array
+
+    return np.asarray(pixel_array(data, index=0, raw=False))  # YBR becomes RGB
+
+
+def _grey(data: Any, frame: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    from pydicom.pixels.processing import apply_modality_lut, apply_voi_lut
+
+    values = apply_modality_lut(frame, data)
+    if "VOILUTSequence" in data or ("WindowCenter" in data and "WindowWidth" in data):
+        values = apply_voi_lut(values, data)
+    low, high = _range(data)
+    share = (np.asarray(values, dtype=np.float64).clip(low, high) - low) / max(high - low, 1e-12)
+    if data.PhotometricInterpretation == "MONOCHROME1":  # small values are meant to be white
+        share = 1 - share
+    return np.asarray(np.rint(255 * share), dtype=np.uint8)
+
+
+def _range(data: Any) -> tuple[float, float]:
+    """What becomes black and white: all that the stored bits can say, rescaled; or all that a table's entries can.
+
+    pydicom spreads a window over just that range.
+    """
+    for table in ("VOILUTSequence", "ModalityLUTSequence"):
+        if data.get(table):
+            return 0.0, float(2 ** int(data.get(table)[0].LUTDescriptor[2]) - 1)
+    bits = int(data.BitsStored)
+    low = -(2 ** (bits - 1)) if int(data.get("PixelRepresentation") or 0) else 0
+    slope, intercept = float(data.get("RescaleSlope") or 1), float(data.get("RescaleIntercept") or 0)
+    ends = sorted(slope * value + intercept for value in (low, low + 2**bits - 1))
+    return ends[0], ends[1]
+
+
+def _colour(data: Any, frame: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    from pydicom.pixels.processing import apply_color_lut
+
+    if data.PhotometricInterpretation == "PALETTE COLOR":
+        frame = apply_color_lut(frame, data)
+        bits = int(data.RedPaletteColorLookupTableDescriptor[2])
+    else:
+        bits = int(data.BitsStored)
+    if frame.ndim != 3 or frame.shape[2] != 3:
+        raise ValueError(f"its colours are {data.PhotometricInterpretation}, which is not known here")
+    return np.asarray(np.rint(frame * (255 / (2**bits - 1))).clip(0, 255), dtype=np.uint8)

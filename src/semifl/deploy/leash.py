@@ -1,0 +1,65 @@
+"""What one request of the hub may cost a site: a trainer that takes longer, or more memory, is ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from semifl.deploy.policy import Limits
+from semifl.federation.workers import Here, Workers
+
+LOOK = 0.1  # seconds between two looks
+GIGABYTE = 10**9
+
+
+class Leash:
+    """Watches a trainer while it works; `broken` says which limit it met, if it met one."""
+
+    def __init__(self, trainer: Workers | Here, limits: Limits) -> None:
+        self.broken = ""
+        self._trainer, self._limits = trainer, limits
+        self._done = threading.Event()
+
+    def watch(self) -> None:
+        until = time.monotonic() + 60 * self._limits.most_minutes
+        while not self._done.wait(LOOK):
+            taken = sum(memory_of(process) for process in self._trainer.pids())
+            if taken > self._limits.most_gigabytes * GIGABYTE:
+                self._end(f"memory than the {self._limits.most_gigabytes:g} GB", "most_gigabytes")
+            elif time.monotonic() > until:
+                self._end(f"time than the {self._limits.most_minutes:g} minutes", "most_minutes")
+
+    def let_go(self) -> None:
+        self._done.set()
+
+    def _end(self, what: str, limit: str) -> None:
+        self.broken = f"its training took more {what} that its policy allows (limits.{limit})"
+        self._trainer.kill()
+        self._done.set()
+
+
+@contextmanager
+def on_a_leash(trainer: Workers | Here, limits: Limits) -> Iterator[Leash]:
+    leash = Leash(trainer, limits)
+    watcher = threading.Thread(target=leash.watch, daemon=True)
+    watcher.start()
+    try:
+        yield leash
+    finally:
+        leash.let_go()
+        watcher.join()
+
+
+def memory_of(process: int) -> int:
+    """Bytes that are a process's own: what it shares with others, the pictures, counts for nobody here.
+
+    0 where the system does not tell, or if the process has ended.
+    """
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    except (OSError, StopIteration, ValueError):
+        return 0

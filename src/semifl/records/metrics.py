@@ -1,0 +1,44 @@
+"""The numbers that say how good a model is: which may decide, and what people call them. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+Metric = Literal["accuracy", "balanced_accuracy", "auc", "f1"]  # any of them may decide
+METRICS: tuple[Metric, ...] = get_args(Metric)
+WORDS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "auc": "AUC",
+    "f1": "F1",
+    "calibration_error": "calibration error",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "decision_threshold": "decision threshold",
+}
+MEANINGS = {
+    "accuracy": "Share of test pictures in the right class",
+    "balanced_accuracy": "Mean over the classes of the share of their test pictures in the right class",
+    "auc": "How often a test picture of a class gets a higher probability of it than one of another class",
+    "f1": "Mean over the classes of the harmonic mean of precision and recall",
+}
+OF_A_MODEL = tuple(WORDS)  # what is measured of every model; the last three only where there are two classes
+
+
+def metric_of(settings: Mapping[str, Any]) -> Metric:
+    """The one that decides, by a run's configuration; runs of earlier versions have none and go by accuracy."""
+    named = settings.get("metric", "accuracy")
+    return next((each for each in METRICS if each == named), "accuracy")
+
+
+def said(name: str, value: float | None) -> str:
+    """A number and its unit, for people."""
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if name.endswith("decision_threshold") else f"{value:.1f} %"
+
+
+def shown(record: Mapping[str, Any], metric: Metric) -> float:
+    """A round's value of the metric on the test pictures; of a round that an earlier version wrote, its accuracy."""
+    return float(record.get(metric, record["accuracy"]))
