@@ -28,6 +28,7 @@ from semifl.learning.tensorfile import read_tensors
 from semifl.learning.whitening import PATCH, Rows, as_rows, whitening_rows
 from semifl.randomness import Seed
 from semifl.regular import why
+from semifl.toml import Table
 
 COPIES = 4  # of every weight while a model trains: itself, its gradient, its momentum, the model as it was sent
 BYTES = 4  # of a weight
@@ -71,9 +72,10 @@ class World:
         )
 
     def deciding(self) -> dict[str, str]:
-        """What decides bits though no key says it: a stem is made of pictures, and pictures may change."""
-        rows = self.data.facts.whitening
-        return {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
+        """What decides bits though no key says it: a stem is made of pictures, a backbone of weights, and both may change."""
+        rows, backbone = self.data.facts.whitening, self.data.facts.backbone
+        deciding = {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
+        return deciding | ({"the model's backbone": backbone} if backbone else {})
 
     def model_factory(self) -> partial[nn.Module]:
         """Any process can build the model with it; one that is too large for this machine is refused here."""
@@ -87,6 +89,7 @@ class World:
 def build_world(config: Config) -> World:
     """Load the data and divide it."""
     data = build_data(config.data.thing, config.views)
+    data = replace(data, facts=_with_backbone(config, data.facts))
     seed = Seed(config.run.seed).under("data")
     config = _resolve(config, data)
     labeled = _draw_labeled(config, data, seed)
@@ -104,14 +107,31 @@ def build_world(config: Config) -> World:
     return World(config, data, Division(server, validation, holdings))
 
 
-def refuse_too_large(model: Chosen[Any], facts: Facts) -> None:
+def spec_of(model: Chosen[Any]) -> Any:
+    """The dataclass of a model of ours; None for one of a person's own."""
+    return getattr(model.thing, "__self__", None)
+
+
+def _with_backbone(config: Config, facts: Facts) -> Facts:
+    """A backbone sees pictures as it saw those it learned from; grey ones by the mean over its three channels."""
+    backbone = getattr(spec_of(config.model), "backbone", None)
+    if backbone is None:
+        return facts
+    mean, std = backbone.normalisation
+    if facts.channels == 1:
+        mean, std = (sum(mean) / 3,), (sum(std) / 3,)
+    return replace(facts, mean=mean, std=std, backbone=backbone.hash)
+
+
+def refuse_too_large(model: Chosen[Any], facts: Facts, architecture: Table | None = None) -> None:
     """A model of ours that this machine could not train; one of a person's own is not built twice to find out."""
-    spec = getattr(model.thing, "__self__", None)
+    spec = spec_of(model)
     if spec is None:
         return
+    more = {"architecture": architecture} if architecture else {}
     keys = ", ".join(f"model.{each.name} = {getattr(spec, each.name)!r}" for each in fields(spec))
     try:
-        parameters = parameters_of(partial(model.thing, facts.channels, facts.size, facts.classes))
+        parameters = parameters_of(partial(model.thing, facts.channels, facts.size, facts.classes, **more))
     except (RuntimeError, TypeError, OverflowError) as error:  # more than a tensor of any kind can count
         raise UserError(f"a model with {keys} is too large for any machine") from error
     needed, there = COPIES * BYTES * parameters, machine.memory()
@@ -123,15 +143,24 @@ def refuse_too_large(model: Chosen[Any], facts: Facts) -> None:
 
 
 def build_model(
-    factory: Any, keys: dict[str, Any], facts: Facts, seed: int, warm_start: WarmStart, width: float = 1.0
+    factory: Any,
+    keys: dict[str, Any],
+    facts: Facts,
+    seed: int,
+    warm_start: WarmStart,
+    width: float = 1.0,
+    architecture: Table | None = None,
 ) -> nn.Module:
     """The model with its first weights, the same in every process; or its narrower kin, whose weights come by message.
 
-    A model can be cut if its factory takes the share of the channels to build, as ours do.
+    A model can be cut if its factory takes the share of the channels to build, as ours do. With `architecture` a
+    backbone is built in that form and not read: its weights are about to come.
     """
     offered: dict[str, Any] = {"channels": facts.channels, "size": facts.size, "classes": facts.classes}
     if facts.whitening:
         offered["whitening"] = facts.whitening
+    if architecture:
+        offered["architecture"] = architecture
     if width != 1:
         if not _asks_for("share", factory):
             raise UserError(
@@ -145,7 +174,7 @@ def build_model(
         try:
             module = factory(**arguments)
         except (TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
-            told = {name: value for name, value in arguments.items() if name != "whitening"}
+            told = {name: value for name, value in arguments.items() if name not in ("whitening", "architecture")}
             raise UserError(f"the model cannot be built with {told}: {why(error)}") from error
     if not isinstance(module, nn.Module):
         raise UserError(f"the model must be a torch.nn.Module, not {type(module).__name__}")

@@ -35,6 +35,7 @@ T = TypeVar("T")
 LARGEST_FILE = 4 << 20  # bytes of a configuration; a thousand sites need a hundredth
 PATHS = (("data", "root"), ("model", "weights"))  # keys whose values name files
 DATASETS, MODELS, METHODS = "semifl.data.datasets", "semifl.models", "semifl.methods"
+SIZED = ("folder",)  # data sets whose pictures are read at any size
 MOVED = {  # keys of the first edition
     "method.server_rule": "method.server_optimizer.name",
     "method.server_lr": "method.server_optimizer.lr",
@@ -228,7 +229,19 @@ def _with_whole_paths(table: Table, folder: Path) -> Table:
         if isinstance(inner, dict) and isinstance(inner.get(key), str) and inner[key]:
             with suppress(RuntimeError):  # "~nobody": there is no such home
                 inner[key] = str(folder / Path(inner[key]).expanduser())
+    _with_whole_source(table.get("model"), folder)
     return table
+
+
+def _with_whole_source(model: Any, folder: Path) -> None:
+    """A backbone is named, or it is a folder: what begins like a path, or is there, is one."""
+    source = model.get("source") if isinstance(model, dict) else None
+    if not isinstance(source, str) or not source:
+        return
+    with suppress(RuntimeError, OSError, ValueError):
+        path = folder / Path(source).expanduser()
+        if source.startswith((".", "/", "~")) or path.is_dir():
+            model["source"] = str(path)
 
 
 def decode(table: Table) -> Config:
@@ -251,6 +264,7 @@ def _decode(table: Table) -> Config:
     views = from_section(Views, _take(data, VIEWS), "data")
     warm_start = from_section(WarmStart, _take(model, _names(WarmStart)), "model")
     chosen_model, model_keys = _choose_model(model)
+    _let_backbone_choose_size(data, chosen_model)
     return Config(
         run=from_section(Run, table, ""),
         stop=from_section(Stop, sections["stop"], "stop"),
@@ -263,6 +277,13 @@ def _decode(table: Table) -> Config:
         views=views,
         model_keys=model_keys,
     )
+
+
+def _let_backbone_choose_size(data: Table, model: Chosen[Callable[..., Any]]) -> None:
+    """A folder's pictures are read at the size that the backbone sees, unless somebody says another."""
+    side = getattr(getattr(model.thing, "__self__", None), "picture_size", None)
+    if side and data.get("name") in SIZED and "size" not in data:
+        data["size"] = side()
 
 
 def _choose_data(section: Table) -> Chosen[Source]:

@@ -28,6 +28,8 @@ class Facts:
     # Filters that whiten patches of the server's pictures, where the model asks for them. They travel with an order, so
     # that every site has the hub's bits; a model file has them among its tensors instead.
     whitening: Rows | None = field(default=None, repr=False)
+    # Identifies the backbone that the model stands on, where it has one: a site compares its own with the hub's.
+    backbone: str | None = field(default=None, repr=False)
     # A person's own views instead of ours. They are code and no facts: a model file leaves them out.
     weak_view: OwnView | None = field(default=None, repr=False)
     strong_view: OwnView | None = field(default=None, repr=False)
