@@ -52,6 +52,8 @@ def command(
     typer.echo("at most, if clients are confident about everything:")
     typer.echo(f"  time     {_time(needs.minutes)} for {world.config.run.rounds} rounds with {count} workers")
     typer.echo(f"           {sum(needs.seconds.values()):.1f} s a round ({phases})")
+    if needs.once:
+        typer.echo(f"           {needs.once:.0f} s once for the frozen features of all clients")
     typer.echo(f"  memory   {_size(needs.memory_bytes)}")
     typer.echo(f"  disk     {_size(needs.disk_bytes)} of {_size(free)} free here")
     typer.echo(f"  traffic  {_size(needs.bytes_down)} down and {_size(needs.bytes_up)} up a round")

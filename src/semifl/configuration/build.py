@@ -20,8 +20,10 @@ from semifl.data.dataset import UNKNOWN, Dataset, Facts, Source
 from semifl.data.labels import balanced_draw, hold_out
 from semifl.data.partition import BySite, Holdings, Iid
 from semifl.errors import UserError
+from semifl.federation.features import FrozenFeatures
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place
+from semifl.federation.world import Method
 from semifl.learning.network import parameters_of
 from semifl.learning.precision import choose
 from semifl.learning.tensorfile import read_tensors
@@ -52,13 +54,13 @@ class World:
     data: Dataset
     division: Division
 
-    def place(self, memory: ClientMemory | None, device: str) -> Place:
-        """What a process needs to act for any site."""
+    def place(self, memory: ClientMemory | None, device: str, features: Path | None = None) -> Place:
+        """What a process needs to act for any site; frozen features lie below the folder `features`."""
         data, held = self.data, self.division.validation
         graded = {"test": (data.test_images, data.test_labels)}
         if len(held):
             graded["validation"] = (data.images[held], data.labels[held])
-        return Place(
+        place = Place(
             facts=data.facts,
             images=data.images,
             holdings=self.division.clients,
@@ -69,7 +71,18 @@ class World:
             memory=memory,
             needs=self.config.method.thing.needs,
             precision=choose(self.config.run.precision, device)[0],
+            labeled=torch.cat([self.division.server, held]).sort().values,
         )
+        if features and getattr(spec_of(self.config.model), "views", 0):
+            return self._with_features(place, features)
+        return place
+
+    def _with_features(self, place: Place, folder: Path) -> Place:
+        config, spec = self.config, spec_of(self.config.model)
+        kept = frozen_features(folder, place.facts, spec, config.method.thing, Seed(config.run.seed), place.precision)
+        pictures = sum(len(each) for each in (self.division.server, self.division.validation, place.holdings.order))
+        refuse_large_features(kept, spec, pictures, sum(len(labels) for _, labels in place.graded.values()), place)
+        return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def deciding(self) -> dict[str, str]:
         """What decides bits though no key says it: a stem is made of pictures, a backbone of weights, and both may change."""
@@ -121,6 +134,24 @@ def _with_backbone(config: Config, facts: Facts) -> Facts:
     if facts.channels == 1:
         mean, std = (sum(mean) / 3,), (sum(std) / 3,)
     return replace(facts, mean=mean, std=std, backbone=backbone.hash)
+
+
+def frozen_features(
+    folder: Path, facts: Facts, spec: Any, method: Method, seed: Seed, precision: str
+) -> FrozenFeatures:
+    settings = json.dumps([facts.backbone, spec.picture_size(), precision])
+    return FrozenFeatures(folder, facts, spec.views, method.preview().strong_view, seed.under("views"), settings)
+
+
+def refuse_large_features(kept: FrozenFeatures, spec: Any, pictures: int, tested: int, place: Place) -> None:
+    """Told before anything is computed."""
+    head: Any = place.network.module.head
+    needed = kept.bytes_of(pictures, tested, head.in_features)
+    if needed > spec.cache_gb * 1e9:
+        raise UserError(
+            f"the frozen features of {pictures} pictures in {spec.views} weak and as many strong views take "
+            f"{needed / 1e9:.1f} GB of disk, and model.cache_gb = {spec.cache_gb:g}: lower model.views, or raise it"
+        )
 
 
 def refuse_too_large(model: Chosen[Any], facts: Facts, architecture: Table | None = None) -> None:

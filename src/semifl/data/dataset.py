@@ -30,6 +30,8 @@ class Facts:
     whitening: Rows | None = field(default=None, repr=False)
     # Identifies the backbone that the model stands on, where it has one: a site compares its own with the hub's.
     backbone: str | None = field(default=None, repr=False)
+    # Features instead of pictures, where those of a model's frozen part are known: what normalising gives.
+    lookup: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     # A person's own views instead of ours. They are code and no facts: a model file leaves them out.
     weak_view: OwnView | None = field(default=None, repr=False)
     strong_view: OwnView | None = field(default=None, repr=False)

@@ -30,6 +30,11 @@ class FrozenBatchNorm(nn.Module):
         self.register_buffer("running_mean", layer.running_mean)
         self.register_buffer("running_var", layer.running_var)
 
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """What it does to each channel: a factor, and what is added."""
+        scale = self.weight * (self.running_var + self.eps).rsqrt()
+        return scale, self.bias - self.running_mean * scale
+
     def forward(self, x: Tensor) -> Tensor:
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps)
 

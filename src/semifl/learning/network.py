@@ -89,6 +89,13 @@ class Network:
             hook.remove()
         return logits, _widened(seen[-1])
 
+    def frozen(self, images: Tensor) -> Tensor:
+        """What the frozen part of a model that has one makes of pictures."""
+        self.module.eval()
+        with torch.inference_mode(), casting(self.device, self.precision):
+            features: Tensor = self.module.frozen(images)  # type: ignore[operator]
+        return _widened(features)
+
     def forward_at(self, shift: Weights, images: Tensor) -> Tensor:
         """Logits of the model with its weights shifted; a gradient of them is that of the shifted model."""
         shifted = {name: each + shift[name] for name, each in self.module.named_parameters() if name in shift}

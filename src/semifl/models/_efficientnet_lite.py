@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from semifl.learning.frozen import FrozenBatchNorm
+
 FEATURES = 1280
 # Of each stage: blocks, kernel, stride of the first block, expansion, channels.
 STAGES = (
@@ -40,8 +42,8 @@ class EfficientNetLite0(nn.Module):
         self._bn1 = _norm(FEATURES)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self._blocks(F.relu6(self._bn0(self._conv_stem(x))))
-        x = F.relu6(self._bn1(self._conv_head(x)))
+        x = self._blocks(F.relu6(_normalised(self._conv_stem, self._bn0, x)))
+        x = F.relu6(_normalised(self._conv_head, self._bn1, x))
         return x.mean(dim=(2, 3))
 
 
@@ -61,8 +63,9 @@ class _Block(nn.Module):
         self._bn2 = _norm(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = F.relu6(self._bn0(self._expand_conv(x))) if self._expands else x
-        out: Tensor = self._bn2(self._project_conv(F.relu6(self._bn1(self._depthwise_conv(wide)))))
+        wide = F.relu6(_normalised(self._expand_conv, self._bn0, x)) if self._expands else x
+        wide = F.relu6(_normalised(self._depthwise_conv, self._bn1, wide))
+        out = _normalised(self._project_conv, self._bn2, wide)
         return x + out if self._skips else out
 
 
@@ -73,11 +76,31 @@ class _Conv(nn.Conv2d):
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        kernel, stride = self.kernel_size[0], self.stride[0]
-        if stride == 1:
-            return F.conv2d(x, self.weight, None, stride, kernel // 2, 1, self.groups)
-        rows, columns = (_padding(size, kernel, stride) for size in x.shape[2:])
-        return F.conv2d(F.pad(x, (*columns, *rows)), self.weight, None, stride, 0, 1, self.groups)
+        return _convolved(x, self, self.weight, None)
+
+
+def _normalised(conv: nn.Module, norm: nn.Module, x: Tensor) -> Tensor:
+    """A convolution and its norm; as one where the norm's statistics never change, which spares a pass over memory.
+
+    Not where the norm trains alone: the way to its gradient would lead through that of the whole kernel.
+    """
+    if isinstance(norm, FrozenBatchNorm) and isinstance(conv, nn.Conv2d) and not _trains_alone(norm, conv):
+        scale, shift = norm.affine()
+        return _convolved(x, conv, conv.weight * scale[:, None, None, None], shift)
+    out: Tensor = norm(conv(x))
+    return out
+
+
+def _trains_alone(norm: FrozenBatchNorm, conv: nn.Conv2d) -> bool:
+    return norm.weight.requires_grad and not conv.weight.requires_grad
+
+
+def _convolved(x: Tensor, conv: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> Tensor:
+    kernel, stride = conv.kernel_size[0], conv.stride[0]
+    if stride == 1:
+        return F.conv2d(x, weight, bias, 1, kernel // 2, 1, conv.groups)
+    rows, columns = (_padding(size, kernel, stride) for size in x.shape[2:])
+    return F.conv2d(F.pad(x, (*columns, *rows)), weight, bias, stride, 0, 1, conv.groups)
 
 
 def _padding(size: int, kernel: int, stride: int) -> tuple[int, int]:

@@ -96,11 +96,11 @@ class Classifier(nn.Module):
         self.head = nn.Linear(features, classes)
         nn.init.normal_(self.head.weight, std=0.01)
         nn.init.zeros_(self.head.bias)
-        self.features = features
+        self.takes_features = False  # of `frozen`, instead of pictures
         self._channels, self._side, self._trunk_trains = channels, side, trunk_trains
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.frozen(x))
+        logits: Tensor = self.head(x if self.takes_features else self.frozen(x))
         return logits
 
     def frozen(self, x: Tensor) -> Tensor:
