@@ -73,7 +73,8 @@ class World:
             precision=choose(self.config.run.precision, device)[0],
             labeled=torch.cat([self.division.server, held]).sort().values,
         )
-        if features and getattr(spec_of(self.config.model), "views", 0):
+        views: int = getattr(spec_of(self.config.model), "views", 0)
+        if features is not None and views:
             return self._with_features(place, features)
         return place
 
@@ -85,7 +86,7 @@ class World:
         return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def deciding(self) -> dict[str, str]:
-        """What decides bits though no key says it: a stem is made of pictures, a backbone of weights, and both may change."""
+        """What decides bits though no key says it: a stem of pictures, a backbone of weights may change."""
         rows, backbone = self.data.facts.whitening, self.data.facts.backbone
         deciding = {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
         return deciding | ({"the model's backbone": backbone} if backbone else {})
@@ -145,8 +146,9 @@ def frozen_features(
 
 def refuse_large_features(kept: FrozenFeatures, spec: Any, pictures: int, tested: int, place: Place) -> None:
     """Told before anything is computed."""
-    head: Any = place.network.module.head
-    needed = kept.bytes_of(pictures, tested, head.in_features)
+    facts, network = place.facts, place.network
+    one = network.frozen(torch.zeros(1, facts.channels, facts.size, facts.size, device=network.device))
+    needed = kept.bytes_of(pictures, tested, one.numel())
     if needed > spec.cache_gb * 1e9:
         raise UserError(
             f"the frozen features of {pictures} pictures in {spec.views} weak and as many strong views take "

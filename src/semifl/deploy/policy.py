@@ -33,6 +33,7 @@ most_parameters = 100000000  # of a model that the hub may send
 most_epochs = 100        # over the pictures in a round
 most_steps = 100000      # of training in a round
 most_minutes = 720.0     # that one request of the hub may keep this machine busy
+largest_features = 8.0   # GB of disk for what a frozen backbone makes of this site's pictures, while a run lasts
 
 [privacy]
 clip = 0.0               # largest norm of the update that leaves; 0 does not clip
@@ -61,6 +62,7 @@ class Limits(Checked):
     most_epochs: Annotated[int, Limit] = 100
     most_steps: Annotated[int, Limit] = 100_000
     most_minutes: Annotated[float, Limit] = 720.0
+    largest_features: NotNegative = 8.0
 
 
 @dataclass(frozen=True)

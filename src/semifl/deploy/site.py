@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from semifl.configuration.build import frozen_features, refuse_large_features
 from semifl.data.dataset import UNKNOWN
 from semifl.data.partition import Holdings
 from semifl.deploy import leaving, wire
@@ -38,6 +40,7 @@ from semifl.learning.weights import Snapshot, Weights, zeros_like
 
 log = logging.getLogger(__name__)
 
+FEATURES = "features"  # the folder of frozen features below that of a run
 LARGEST_ORDER = 1 << 20  # bytes
 MODELS_IN_A_PACKET = 8  # FedMatch sends the most: two parts, and its helpers
 TRAINER_DIED = "its trainer process died: killed, out of memory, or over the time that its policy allows"
@@ -112,8 +115,27 @@ class Site:
             memory=ClientMemory(self._run_folder(accepted)),
             precision=accepted.precision,
         )
+        if getattr(accepted.spec, "views", 0):
+            place = self._with_features(place, accepted)
         place.share()
         return place
+
+    def _with_features(self, place: Place, accepted: Accepted) -> Place:
+        """Frozen features stay with the run, as long as there is no other and the policy has room for them."""
+        for other in (self.folder / "runs").glob(f"*/{FEATURES}"):
+            if other.parent != self._run_folder(accepted):
+                shutil.rmtree(other, ignore_errors=True)
+        spec = replace(accepted.spec, cache_gb=min(accepted.spec.cache_gb, self.policy.limits.largest_features))
+        folder = self._run_folder(accepted) / FEATURES
+        kept = frozen_features(folder, place.facts, spec, accepted.method, accepted.seed, accepted.precision)
+        tested = sum(len(labels) for _, labels in place.graded.values())
+        refuse_large_features(kept, spec, len(place.images), tested, place)
+        return replace(place, facts=kept.facts_of_tickets(), features=kept)
+
+    def forget_features(self) -> None:
+        """When a run is over: they are computed again if it goes on."""
+        for folder in (self.folder / "runs").glob(f"*/{FEATURES}"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _run_folder(self, accepted: Accepted) -> Path:
         """What belongs to a run lies apart from what belongs to the site, whatever the run is called."""

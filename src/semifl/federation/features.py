@@ -76,7 +76,7 @@ class FrozenFeatures:
         numbers = (positions // BLOCK).clamp(max=last)
         found = self._opened[owner, int(numbers[0])]
         features = torch.empty(len(flat), *found.shape[2:])
-        for number in numbers.unique().tolist():
+        for number in sorted(set(numbers.tolist())):
             here = numbers == number
             features[here] = self._opened[owner, number][self._place(views[here]), positions[here] - number * BLOCK]
         return features
@@ -111,7 +111,9 @@ class FrozenFeatures:
     def _compute(self, owner: Owner, number: int, pictures: Tensor, network: Network) -> Tensor:
         """By one thread, whoever asks: bits may depend on how many there are."""
         with threads(1):
-            return torch.stack([self._of_view(owner, number, view, pictures, network) for view in self._views_of(owner)])
+            return torch.stack(
+                [self._of_view(owner, number, view, pictures, network) for view in self._views_of(owner)]
+            )
 
     def _of_view(self, owner: Owner, number: int, view: int, pictures: Tensor, network: Network) -> Tensor:
         generator = self.seed.at("features", owner, number, view)

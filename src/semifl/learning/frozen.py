@@ -36,7 +36,9 @@ class FrozenBatchNorm(nn.Module):
         return scale, self.bias - self.running_mean * scale
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps)
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+        )
 
 
 def freeze_batchnorm(module: nn.Module) -> None:

@@ -51,7 +51,7 @@ class Backbone:
         found = sorted(self.folder.glob("*.safetensors"))
         if not found:
             raise UserError(
-                f"{self.folder} has no .safetensors file: other kinds of weights are not read, because they may run code"
+                f"{self.folder} has no .safetensors file: other kinds of weights may run code, and are not read"
             )
         return found
 

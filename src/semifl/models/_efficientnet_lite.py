@@ -42,9 +42,28 @@ class EfficientNetLite0(nn.Module):
         self._bn1 = _norm(FEATURES)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self._blocks(F.relu6(_normalised(self._conv_stem, self._bn0, x)))
+        return self.end(self.begin(x, 0), 0)
+
+    def begin(self, x: Tensor, blocks: int) -> Tensor:
+        """The way of pictures through the first blocks."""
+        x = F.relu6(_normalised(self._conv_stem, self._bn0, x))
+        for block in self._some(0, blocks):
+            x = block(x)
+        return x
+
+    def end(self, x: Tensor, blocks: int) -> Tensor:
+        """The rest of the way, from what `begin` gave to the features."""
+        for block in self._some(blocks, None):
+            x = block(x)
         x = F.relu6(_normalised(self._conv_head, self._bn1, x))
         return x.mean(dim=(2, 3))
+
+    def first_parts(self, blocks: int) -> tuple[nn.Module, ...]:
+        """What `begin` consists of."""
+        return self._conv_stem, self._bn0, *self._some(0, blocks)
+
+    def _some(self, first: int, last: int | None) -> list[nn.Module]:
+        return list(self._blocks)[first:last]
 
 
 class _Block(nn.Module):

@@ -20,6 +20,7 @@ from semifl.regular import why
 
 Train = Literal["head", "norms", "lora", "all"]
 LARGEST = 1024  # pixels on a side, and columns of an adapter: beyond any use
+BLOCKS = 15  # of efficientnet_lite0, but for the last
 MOST_VIEWS = 100  # what tells them apart is one byte
 OURS = "efficientnet_lite0"  # the model_type that needs no library
 UNUSED = "mask_token"  # stands for hidden patches where a backbone is made, and for nothing in a classifier
@@ -33,16 +34,21 @@ class Pretrained(Checked):
     size: Annotated[int, Range(0, LARGEST)] = 0  # pixels on a side that the backbone sees; 0: those it was trained on
     rank: Annotated[int, Range(1, LARGEST)] = 8  # of LoRA's adapters
     targets: tuple[str, ...] = ()  # layers with adapters, by the ends of their names; none: all that multiply matrices
-    batchnorm: Literal["frozen", "refreshed"] = "frozen"  # its statistics: as they came, or of this federation's pictures
-    views: Annotated[int, Range(0, MOST_VIEWS)] = 0  # k weak and k strong views whose frozen features are computed once; 0: new views in every pass
+    batchnorm: Literal["frozen", "refreshed"] = "frozen"  # statistics: as they came, or of this federation's pictures
+    frozen_blocks: Annotated[int, Range(0, BLOCKS)] = 0  # from the picture on, never trained; efficientnet_lite0 alone
+    views: Annotated[int, Range(0, MOST_VIEWS)] = 0  # k weak, k strong, whose frozen features are kept; 0: always new
     cache_gb: Positive = 8.0  # largest size of those features on disk
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.train != "lora" and (self.targets or self.rank != Pretrained.rank):
             raise ValueError(f'rank and targets have no effect with train = "{self.train}"')
-        if self.views and (self.train != "head" or self.batchnorm != "frozen"):
-            raise ValueError('views must be 0 but with train = "head" and batchnorm = "frozen": features must not change')
+        if self.train == "head" and self.frozen_blocks:
+            raise ValueError('frozen_blocks has no effect with train = "head", where all blocks are frozen')
+        if self.views and not (self.batchnorm == "frozen" and (self.train == "head" or self.frozen_blocks)):
+            raise ValueError(
+                'views must be 0 without a frozen part: set train = "head", or frozen_blocks, and batchnorm = "frozen"'
+            )
 
     @property
     def backbone(self) -> Backbone:
@@ -69,52 +75,77 @@ class Pretrained(Checked):
         trunk, features = _trunk(config, backbone)
         if self.batchnorm == "frozen":
             freeze_batchnorm(trunk)
-        self._choose_what_trains(trunk)
-        module = Classifier(trunk, features, classes, channels, side, trunk_trains=self.train != "head")
-        return module.to(memory_format=torch.channels_last)
+        frozen = self._frozen_parts(trunk)
+        self._choose_what_trains(trunk, frozen)
+        blocks = None if self.train == "head" else self.frozen_blocks
+        module = Classifier(trunk, nn.Linear(features, classes), blocks, channels, side)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                if parameter.dim() == 4:  # convolutions run a little faster so
+                    parameter.data = parameter.contiguous(memory_format=torch.channels_last)
+        return module
 
-    def _choose_what_trains(self, trunk: nn.Module) -> None:
+    def _frozen_parts(self, trunk: nn.Module) -> set[nn.Module]:
+        if not self.frozen_blocks:
+            return set()
+        if not isinstance(trunk, EfficientNetLite0):
+            raise UserError(f"model.frozen_blocks is for {OURS} alone: leave it out")
+        return {inner for part in trunk.first_parts(self.frozen_blocks) for inner in part.modules()}
+
+    def _choose_what_trains(self, trunk: nn.Module, frozen: set[nn.Module]) -> None:
         trunk.requires_grad_(self.train == "all")
-        for name, parameter in trunk.named_parameters():
-            if name.endswith(UNUSED):
-                parameter.requires_grad_(False)
         if self.train == "norms":
             for parameter in norm_parameters(trunk):
                 parameter.requires_grad_(True)
         elif self.train == "lora":
-            _add_adapters(trunk, self.rank, self.targets)
+            _add_adapters(trunk, frozen, self.rank, self.targets)
+        for part in frozen:
+            part.requires_grad_(False)
+        for name, parameter in trunk.named_parameters():
+            if name.endswith(UNUSED):
+                parameter.requires_grad_(False)
 
 
 class Classifier(nn.Module):
-    """Trunk and head; a trunk of which nothing trains is in evaluation mode for good."""
+    """Trunk and head, in two parts: one that is frozen, and one that trains.
 
-    def __init__(
-        self, trunk: nn.Module, features: int, classes: int, channels: int, side: int, trunk_trains: bool
-    ) -> None:
+    `frozen_blocks` is how many of the trunk's blocks the first part has; None: all of the trunk, which is then in
+    evaluation mode for good.
+    """
+
+    def __init__(self, trunk: nn.Module, head: nn.Linear, frozen_blocks: int | None, channels: int, side: int) -> None:
         super().__init__()
-        self.trunk = trunk
-        self.head = nn.Linear(features, classes)
+        self.trunk, self.head = trunk, head
         nn.init.normal_(self.head.weight, std=0.01)
         nn.init.zeros_(self.head.bias)
         self.takes_features = False  # of `frozen`, instead of pictures
-        self._channels, self._side, self._trunk_trains = channels, side, trunk_trains
+        self._blocks, self._channels, self._side = frozen_blocks, channels, side
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(x if self.takes_features else self.frozen(x))
+        if not self.takes_features:
+            x = self.frozen(x)
+        if isinstance(self.trunk, EfficientNetLite0) and self._blocks is not None:
+            x = self.trunk.end(x, self._blocks)
+        elif self._blocks is not None:
+            x = self.trunk(x)
+        logits: Tensor = self.head(x)
         return logits
 
     def frozen(self, x: Tensor) -> Tensor:
-        """What the head sees of pictures."""
+        """What the part that trains sees of pictures."""
         if self._channels == 1:
             x = x.expand(-1, 3, -1, -1)
         if x.shape[-1] != self._side:
             x = F.interpolate(x, size=(self._side, self._side), mode="bilinear", align_corners=False)
-        features: Tensor = self.trunk(x)
-        return features
+        if self._blocks is None:
+            x = self.trunk(x)
+        elif isinstance(self.trunk, EfficientNetLite0):
+            x = self.trunk.begin(x, self._blocks)
+        return x
 
     def train(self, mode: bool = True) -> Classifier:
         super().train(mode)
-        if not self._trunk_trains:
+        if self._blocks is None:
             self.trunk.eval()
         return self
 
@@ -169,7 +200,7 @@ def _from_library(config: dict[str, Any], backbone: Backbone | None) -> Any:
     try:
         form = transformers.AutoConfig.for_model(kind, **settings)
         if backbone is None or torch.empty(0).device.type == "meta":
-            return auto.from_config(form, trust_remote_code=False)
+            return auto.from_config(form, trust_remote_code=False)  # type: ignore[no-untyped-call]
         backbone.weights  # noqa: B018  (refuses a folder without any)
         return auto.from_pretrained(
             backbone.folder, config=form, use_safetensors=True, trust_remote_code=False, local_files_only=True,
@@ -187,13 +218,14 @@ def _interpolation(model: Any) -> dict[str, bool]:
     return {"interpolate_pos_encoding": True} if "interpolate_pos_encoding" in asked else {}
 
 
-def _add_adapters(trunk: nn.Module, rank: int, targets: tuple[str, ...]) -> None:
+def _add_adapters(trunk: nn.Module, frozen: set[nn.Module], rank: int, targets: tuple[str, ...]) -> None:
     """LoRA: a product of two thin matrices beside each chosen layer, the second of them 0 at first."""
     try:
         import peft
     except ImportError as error:
         raise UserError("train = \"lora\" needs extra packages: pip install 'semifl[pretrained]'") from error
-    names = [name for name, layer in trunk.named_modules() if _multiplies(layer) and _is_meant(name, targets)]
+    layers = [(name, layer) for name, layer in trunk.named_modules() if layer not in frozen]
+    names = [name for name, layer in layers if _multiplies(layer) and _is_meant(name, targets)]
     if not names:
         raise UserError(f"no layer of the backbone that could have an adapter ends with one of {list(targets)}")
     # The usual scale: twice the rank, so that the rank does not change how strongly adapters act.

@@ -24,7 +24,6 @@ from semifl.randomness import Seed
 from semifl.records.directory import RunDirectory
 from semifl.records.record import RoundRecord
 
-
 FEATURES = "features"  # the folder of frozen features, as long as the run goes on
 
 

@@ -34,7 +34,7 @@ WANTED = ["*.safetensors", "config.json", "preprocessor_config.json", "README.md
 def fetch(name: str, sha256: str = "") -> Backbone:
     """Bring a backbone here, whole or not at all; with `sha256` its weights must be those."""
     if not NAME.fullmatch(name):
-        raise UserError(f"{name!r} is no name of a backbone: use {OURS}, or one of the hub such as facebook/dinov2-small")
+        raise UserError(f"{name!r} names no backbone: use {OURS}, or a name of the hub such as facebook/dinov2-small")
     kept = home(name)
     if not kept.exists():
         _bring(kept, _unpack if name == OURS else lambda folder: _download(name, folder), sha256)

@@ -15,11 +15,11 @@ import torch
 
 from semifl.data.cache import keep, recall
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, moments
-from semifl.data.files import home
 from semifl.data.pictures import SUFFIXES, Decoded, UnreadableError, decode, decode_all, pictures_below, refuse
 from semifl.data.progress import Progress, bar
 from semifl.data.survey import Entry, Survey, survey
 from semifl.errors import UserError
+from semifl.machine import home
 from semifl.registry import did_you_mean
 
 SPLIT = ("labeled", "clients", "test")  # the server's and the clients' pictures come apart
