@@ -144,7 +144,9 @@ def test_no_statistics_where_batchnorm_is_frozen_and_fresh_ones_where_not(lite):
 # The network itself
 
 
-@pytest.mark.parametrize(("size", "kernel", "expected"), [(8, 3, (0, 1)), (7, 3, (1, 1)), (8, 5, (1, 2)), (1, 3, (1, 1))])
+@pytest.mark.parametrize(
+    ("size", "kernel", "expected"), [(8, 3, (0, 1)), (7, 3, (1, 1)), (8, 5, (1, 2)), (1, 3, (1, 1))]
+)
 def test_padding_is_tensorflows_same(size, kernel, expected):
     # Output ⌈size / 2⌉; what is missing for it, the smaller half first.
     assert _padding(size, kernel, 2) == expected
@@ -209,7 +211,9 @@ def test_what_the_processor_says(tmp_path):
 
 def test_code_pickles_and_missing_files_are_refused_with_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "data"))
-    with pytest.raises(UserError, match=r"'some/name' is not here: run `semifl backbone get some/name`, or put .* into"):
+    with pytest.raises(
+        UserError, match=r"'some/name' is not here: run `semifl backbone get some/name`, or put .* into"
+    ):
         find("some/name")
     assert home("some/name") == tmp_path / "data/backbones/some--name"
     folder = backbones.lite(tmp_path / "a")
