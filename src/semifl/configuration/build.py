@@ -82,7 +82,8 @@ class World:
         config, spec = self.config, spec_of(self.config.model)
         kept = frozen_features(folder, place.facts, spec, config.method.thing, Seed(config.run.seed), place.precision)
         pictures = sum(len(each) for each in (self.division.server, self.division.validation, place.holdings.order))
-        refuse_large_features(kept, spec, pictures, sum(len(labels) for _, labels in place.graded.values()), place)
+        tested = sum(len(labels) for _, labels in place.graded.values())
+        refuse_large_features(kept, place, pictures, tested, spec.cache_gb, "model.cache_gb")
         return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def deciding(self) -> dict[str, str]:
@@ -144,15 +145,17 @@ def frozen_features(
     return FrozenFeatures(folder, facts, spec.views, method.preview().strong_view, seed.under("views"), settings)
 
 
-def refuse_large_features(kept: FrozenFeatures, spec: Any, pictures: int, tested: int, place: Place) -> None:
-    """Told before anything is computed."""
+def refuse_large_features(
+    kept: FrozenFeatures, place: Place, pictures: int, tested: int, gigabytes: float, limit: str
+) -> None:
+    """Told before anything is computed; `limit` is whose word the gigabytes are."""
     facts, network = place.facts, place.network
     one = network.frozen(torch.zeros(1, facts.channels, facts.size, facts.size, device=network.device))
     needed = kept.bytes_of(pictures, tested, one.numel())
-    if needed > spec.cache_gb * 1e9:
+    if needed > gigabytes * 1e9:
         raise UserError(
-            f"the frozen features of {pictures} pictures in {spec.views} weak and as many strong views take "
-            f"{needed / 1e9:.1f} GB of disk, and model.cache_gb = {spec.cache_gb:g}: lower model.views, or raise it"
+            f"the frozen features of {pictures} pictures in {kept.views} weak and as many strong views take "
+            f"{needed / 1e9:.2g} GB of disk, and {limit} allows {gigabytes:g}: lower model.views"
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -35,7 +35,6 @@ T = TypeVar("T")
 LARGEST_FILE = 4 << 20  # bytes of a configuration; a thousand sites need a hundredth
 PATHS = (("data", "root"), ("model", "weights"))  # keys whose values name files
 DATASETS, MODELS, METHODS = "semifl.data.datasets", "semifl.models", "semifl.methods"
-SIZED = ("folder",)  # data sets whose pictures are read at any size
 MOVED = {  # keys of the first edition
     "method.server_rule": "method.server_optimizer.name",
     "method.server_lr": "method.server_optimizer.lr",
@@ -282,8 +281,13 @@ def _decode(table: Table) -> Config:
 def _let_backbone_choose_size(data: Table, model: Chosen[Callable[..., Any]]) -> None:
     """A folder's pictures are read at the size that the backbone sees, unless somebody says another."""
     side = getattr(getattr(model.thing, "__self__", None), "picture_size", None)
-    if side and data.get("name") in SIZED and "size" not in data:
-        data["size"] = side()
+    name = data.get("name")
+    if side is None or "size" in data or not isinstance(name, str) or name.startswith(HANDED_OVER):
+        return
+    with suppress(UserError):  # an unknown name is told where the data are chosen
+        source = registry.find(DATASETS, name, "data.name")
+        if dataclasses.is_dataclass(source) and "size" in _names(cast(type, source)):
+            data["size"] = side()
 
 
 def _choose_data(section: Table) -> Chosen[Source]:

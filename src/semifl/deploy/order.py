@@ -100,7 +100,7 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
 
 def _refuse_other_backbone(spec: Any, facts: Facts, name: str) -> None:
     """Only what trains travels; the rest must be the same at both ends, to the bit."""
-    if not hasattr(spec, "backbone"):
+    if not hasattr(type(spec), "backbone"):
         return
     if facts.backbone is None:
         raise UserError("the order's model stands on a backbone, and the order does not say which")

@@ -125,11 +125,11 @@ class Site:
         for other in (self.folder / "runs").glob(f"*/{FEATURES}"):
             if other.parent != self._run_folder(accepted):
                 shutil.rmtree(other, ignore_errors=True)
-        spec = replace(accepted.spec, cache_gb=min(accepted.spec.cache_gb, self.policy.limits.largest_features))
         folder = self._run_folder(accepted) / FEATURES
-        kept = frozen_features(folder, place.facts, spec, accepted.method, accepted.seed, accepted.precision)
+        kept = frozen_features(folder, place.facts, accepted.spec, accepted.method, accepted.seed, accepted.precision)
         tested = sum(len(labels) for _, labels in place.graded.values())
-        refuse_large_features(kept, spec, len(place.images), tested, place)
+        largest = self.policy.limits.largest_features
+        refuse_large_features(kept, place, len(place.images), tested, largest, "limits.largest_features of this site")
         return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def forget_features(self) -> None:

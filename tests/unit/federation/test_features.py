@@ -162,7 +162,7 @@ def test_features_that_would_not_fit_are_told_before_anything_is_computed(lite, 
     config = decode(table(lite))
     spec = replace(config.model.thing.__self__, cache_gb=(needed - 1) / 1e9)
     small = replace(config, model=replace(config.model, thing=spec.build))
-    with pytest.raises(UserError, match=r"take 0\.0 GB of disk.*lower model\.views"):
+    with pytest.raises(UserError, match=r"take 0\.0013 GB of disk, and model\.cache_gb allows .*: lower model\.views"):
         build_world(small).place(None, "cpu", tmp_path)
     enough = replace(spec, cache_gb=needed / 1e9)
     build_world(replace(config, model=replace(config.model, thing=enough.build))).place(None, "cpu", tmp_path)
