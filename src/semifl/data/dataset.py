@@ -11,6 +11,7 @@ from torch import Tensor
 
 from semifl.learning.whitening import Rows
 
+BLOCK = 4096  # pictures that are counted together
 UNKNOWN = -1  # the label of a picture nobody has labeled
 OwnView = Callable[[Tensor, torch.Generator], Tensor]  # uint8 [n, channels, size, size] in, and out
 
@@ -70,7 +71,9 @@ def moments(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     levels = torch.arange(256, dtype=torch.float64) / 255
     means, stds = [], []
     for channel in range(images.shape[1]):
-        counts = torch.bincount(images[:, channel].reshape(-1), minlength=256).double()
+        # Block by block: a channel of all pictures may be more than there is memory for.
+        parts = [torch.bincount(block[:, channel].reshape(-1), minlength=256) for block in torch.split(images, BLOCK)]
+        counts = torch.stack(parts).sum(dim=0).double()
         mean = (counts * levels).sum() / counts.sum()
         variance = (counts * (levels - mean) ** 2).sum() / counts.sum()
         means.append(float(mean))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from semifl.data.augment import normalize
 from semifl.data.dataset import Facts
+from semifl.data.mapped import Mapped, place_of
 from semifl.data.partition import Holdings
 from semifl.federation.features import CLIENTS, HELD_OUT, LABELED, POOLED, TESTED, FrozenFeatures, Owner, tickets
 from semifl.federation.memory import ClientMemory
@@ -98,13 +99,25 @@ class Place:
         return self._narrow[width]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("network", "_narrow")}
+        """For another process, which maps the file of mapped pictures itself."""
+        state = {name: value for name, value in vars(self).items() if name not in ("network", "_narrow")}
+        graded = {part: (place_of(images) or images, labels) for part, (images, labels) in self.graded.items()}
+        return {**state, "images": place_of(self.images) or self.images, "graded": graded}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        graded = {part: (_opened(images), labels) for part, (images, labels) in state["graded"].items()}
+        vars(self).update(state | {"images": _opened(state["images"]), "graded": graded})
 
     def share(self) -> None:
         """Move the tensors to shared memory, once, so that workers can see them without a copy."""
         pairs = [tensor for pair in self.graded.values() for tensor in pair]
         for tensor in (self.images, self.holdings.order, self.holdings.offsets, self.hidden_labels, *pairs):
-            tensor.share_memory_()  # type: ignore[no-untyped-call]
+            if place_of(tensor) is None:
+                tensor.share_memory_()  # type: ignore[no-untyped-call]
+
+
+def _opened(images: Tensor | Mapped) -> Tensor:
+    return images.open() if isinstance(images, Mapped) else images
 
 
 def infer(place: Place, model: Snapshot, images: Tensor) -> Iterator[Tensor]:

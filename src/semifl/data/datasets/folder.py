@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from semifl.data.cache import keep, recall
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, moments
+from semifl.data.mapped import decode_mapped, is_large, recall_mapped
 from semifl.data.pictures import SUFFIXES, Decoded, UnreadableError, decode, decode_all, pictures_below, refuse
 from semifl.data.progress import Progress, bar
 from semifl.data.survey import Entry, Survey, survey
@@ -100,19 +103,38 @@ class Folder:
         kept = home("folder") / f"{hashlib.blake2b(os.fsencode(settings), digest_size=16).hexdigest()}.safetensors"
         fingerprint = _fingerprint(root, entries)
         paths = [entry.path for entry in entries]
-        decoded = recall(kept, fingerprint)
+        large = is_large(len(paths), CHANNELS[self.channels], self.size)
+        decoded = recall_mapped(kept.with_suffix(".pictures"), fingerprint) if large else recall(kept, fingerprint)
         if decoded is None or (decoded.skipped and self.unreadable == "stop"):  # a file may be readable by now
-            decoded = self._decode_files(paths, progress)
-            keep(kept, fingerprint, decoded)
+            decoded = self._decode_large(kept, fingerprint, paths, progress) if large else None
+            if decoded is None:
+                decoded = self._decode_files(paths, progress)
+                keep(kept, fingerprint, decoded)
         if decoded.skipped and self.unreadable == "stop":
             raise UserError(_unreadable([paths[position] for position in decoded.skipped]))
         return decoded
 
-    def _decode_files(self, paths: list[Path], progress: Progress | None) -> Decoded:
+    def _decode_large(
+        self, kept: Path, fingerprint: str, paths: list[Path], progress: Progress | None
+    ) -> Decoded | None:
+        """Into a file; None where it cannot be written."""
+        shape = (len(paths), CHANNELS[self.channels] or 3, self.size, self.size)
+        try:
+            return decode_mapped(
+                kept.with_suffix(".pictures"),
+                fingerprint,
+                shape,
+                lambda into: self._decode_files(paths, progress, into),
+            )
+        except OSError as error:
+            warnings.warn(f"{kept.parent} cannot be written ({error}): all pictures stay in memory.", stacklevel=2)
+            return None
+
+    def _decode_files(self, paths: list[Path], progress: Progress | None, into: Tensor | None = None) -> Decoded:
         waiting = progress is None and len(paths) > PATIENCE
         with bar("Decoding pictures", "pictures") if waiting else nullcontext(progress) as shown:
             # All of them, also where an unreadable one will stop everything: a person wants to hear of all at once.
-            return decode_all(paths, self.size, CHANNELS[self.channels], progress=shown)
+            return decode_all(paths, self.size, CHANNELS[self.channels], progress=shown, into=into)
 
     def _assemble(self, groups: Groups, entries: list[Entry], decoded: Decoded, skipped: tuple[str, ...]) -> Dataset:
         """Put a label or a site to every picture; the test pictures are the last part."""
