@@ -1,4 +1,4 @@
-"""What this machine has."""
+"""What this machine has, and where it keeps what was fetched."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ def memory() -> int:
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return min([whole, *(each for each in (limit, *map(_number_in, CONTAINER)) if each > 0)])
+
+
+def home(name: str) -> Path:
+    """The folder that a data set, or all backbones, have if nobody names another."""
+    if chosen := os.environ.get("SEMIFL_DATA"):
+        return Path(chosen).expanduser().absolute() / name
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser().absolute() / "semifl" / name
 
 
 def _number_in(path: str) -> int:

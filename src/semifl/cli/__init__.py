@@ -13,6 +13,7 @@ import typer.core
 
 from semifl import __version__
 from semifl.cli import (
+    backbone,
     check,
     compare,
     data,
@@ -53,6 +54,7 @@ app = typer.Typer(
 for name, verb in {"init": init, "run": run, "resume": resume, "list": list_, "show": show, "check": check}.items():
     app.command(name)(verb.command)
 app.add_typer(data.app, name="data")
+app.add_typer(backbone.app, name="backbone")
 app.add_typer(theory.app, name="theory")
 app.add_typer(deploy.app, name="deploy")
 app.command("evaluate")(evaluate.command)

@@ -62,6 +62,8 @@ def command(
     length = counted(world.config.run.rounds, "round")
     typer.echo(f"  time     {_time(needs.minutes)} for {length} with {counted(count, 'worker')}")
     typer.echo(f"           {sum(needs.seconds.values()):.1f} s a round ({phases})")
+    if needs.once:
+        typer.echo(f"           {needs.once:.0f} s once for the frozen features of all clients")
     typer.echo(f"  memory   {_size(needs.memory_bytes)}")
     typer.echo(f"  disk     {_size(needs.disk_bytes)} of {_size(free)} free here")
     typer.echo(f"  traffic  {_size(needs.bytes_down)} down and {_size(needs.bytes_up)} up a round")

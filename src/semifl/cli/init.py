@@ -34,26 +34,39 @@ labels_only = true         # also train without the clients, to see what they br
 [data]
 name = "folder"
 root = "pictures"          # the folder of pictures, as seen from this file
-size = 32                  # pictures become squares of this many pixels: larger shows more and takes longer
+size = {size:<20}# pictures become squares of this many pixels: larger shows more and takes longer
 channels = "auto"          # "grey" or "color"; auto: grey if every picture is
 flip = true                # false if a mirrored picture means something else: letters, digits, left and right hands
 unreadable = "stop"        # "skip" leaves out files that cannot be read as pictures
 {split}validation = 0.0           # share of the labels held out to choose the best round, if you have many: 0.2
 
-[model]
-name = "wide_resnet"       # others: semifl list models
-depth = 10                 # 10, 16, 22, 28, …: deeper is slower
-width = 1                  # 2 or more: stronger and slower
-# weights = "start.safetensors"   # begin with trained weights
-
+{model}
 [method]
 name = "semifl"            # others: semifl list methods
 threshold = 0.8            # how sure a client must be of a label to train on it; lower it if all clients abstain
 activity_rate = 1.0        # share of the clients that take part in each round
 client_epochs = 5          # passes over the pictures in a round, at each client
 server_epochs = 5          # … and at the server
-lr = 0.03                  # learning rate; 0.01 if the accuracy jumps up and down
+{step}"""
+MODEL = """[model]
+name = "wide_resnet"       # others: semifl list models
+depth = 10                 # 10, 16, 22, 28, …: deeper is slower
+width = 1                  # 2 or more: stronger and slower
+# weights = "start.safetensors"   # begin with trained weights
 """
+STEP = "lr = 0.03                  # learning rate; 0.01 if the accuracy jumps up and down\n"
+BACKBONE = """[model]
+name = "pretrained"        # begins with what others have learned from a million photographs
+source = "efficientnet_lite0"   # fetch it once with: semifl backbone get efficientnet_lite0
+size = 160                 # pixels on a side that it sees
+train = "head"             # the last layer; "norms", "lora" or "all" learn more, and take longer
+views = 4                  # of each picture, whose way through the frozen part is computed once; 0: always new ones
+"""
+ADAM_STEP = """optimizer = "adamw"        # goes with backbones
+lr = 0.001                 # learning rate of the last layer
+backbone_lr = 0.2          # times lr: that of the rest, if it trains
+"""
+BACKBONE_SIZE = 160  # pixels: enough for most photographs, and half the cost of the 224 it was trained on
 README = """# Your own pictures
 
 Put pictures into these folders. Rename, add and remove folders as you need; their names are the names of your classes
@@ -81,10 +94,13 @@ def command(
         Literal["hub", "try"],
         typer.Option("--layout", help="hub: a labeled hub and unlabeled sites; try: all labeled, to try the idea."),
     ] = "hub",
+    pretrained: Annotated[
+        bool, typer.Option("--pretrained", help="Begin with a backbone that others have trained, for photographs.")
+    ] = False,
 ) -> None:
     """Start a project: a configuration, folders for your pictures, and what to do next."""
     _refuse_what_is_there(directory)
-    commands = _next(directory, layout)
+    commands = _next(directory, layout, pretrained)
     tree = "\n".join(f"  {ABOUT[part]}" for part in LAYOUTS[layout])
     config = directory / "config.toml"
     try:
@@ -92,7 +108,9 @@ def command(
             for name in names:
                 (directory / "pictures" / part / name).mkdir(parents=True)
         split = SPLIT if layout == "try" else ""
-        config.write_text(CONFIG.format(file=shlex.quote(str(config)), split=split), encoding="utf-8")
+        model, step, size = (BACKBONE, ADAM_STEP, BACKBONE_SIZE) if pretrained else (MODEL, STEP, 32)
+        text = CONFIG.format(file=shlex.quote(str(config)), split=split, model=model, step=step, size=size)
+        config.write_text(text, encoding="utf-8")
         readme = README.format(tree=tree, commands="\n".join(commands))
         (directory / "README.md").write_text(readme, encoding="utf-8")
         (directory / "pictures" / "README.txt").write_text(f"What goes where:\n\n{tree}\n", encoding="utf-8")
@@ -104,11 +122,12 @@ def command(
         typer.echo(f"  {line}")
 
 
-def _next(directory: Path, layout: str) -> list[str]:
-    """The three commands that lead from pictures to predictions."""
+def _next(directory: Path, layout: str, pretrained: bool) -> list[str]:
+    """The commands that lead from pictures to predictions."""
     config, run = (shlex.quote(str(directory / name)) for name in ("config.toml", "run"))
     asked = shlex.quote(str(directory / "pictures" / ("clients" if layout == "hub" else "test")))
     return [
+        *(["semifl backbone get efficientnet_lite0"] if pretrained else []),
         f"semifl check {config}",
         f"semifl run {config} --out {run}",
         f"semifl predict {run} {asked} --csv",

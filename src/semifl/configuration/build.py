@@ -20,14 +20,17 @@ from semifl.data.dataset import UNKNOWN, Dataset, Facts, Source
 from semifl.data.labels import balanced_draw, hold_out
 from semifl.data.partition import BySite, Holdings, Iid
 from semifl.errors import UserError
+from semifl.federation.features import FrozenFeatures
 from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import Place
+from semifl.federation.world import Method
 from semifl.learning.network import parameters_of
 from semifl.learning.precision import choose
 from semifl.learning.tensorfile import read_tensors
 from semifl.learning.whitening import PATCH, Rows, as_rows, whitening_rows
 from semifl.randomness import Seed
 from semifl.regular import why
+from semifl.toml import Table
 
 COPIES = 4  # of every weight while a model trains: itself, its gradient, its momentum, the model as it was sent
 BYTES = 4  # of a weight
@@ -54,13 +57,13 @@ class World:
     data: Dataset
     division: Division
 
-    def place(self, memory: ClientMemory | None, device: str) -> Place:
-        """What a process needs to act for any site."""
+    def place(self, memory: ClientMemory | None, device: str, features: Path | None = None) -> Place:
+        """What a process needs to act for any site; frozen features lie below the folder `features`."""
         data, held = self.data, self.division.validation
         graded = {"test": (data.test_images, data.test_labels)}
         if len(held):
             graded["validation"] = (data.images[held], data.labels[held])
-        return Place(
+        place = Place(
             facts=data.facts,
             images=data.images,
             holdings=self.division.clients,
@@ -71,12 +74,26 @@ class World:
             memory=memory,
             needs=self.config.method.thing.needs,
             precision=choose(self.config.run.precision, device)[0],
+            labeled=torch.cat([self.division.server, held]).sort().values,
         )
+        views: int = getattr(spec_of(self.config.model), "views", 0)
+        if features is not None and views:
+            return self._with_features(place, features)
+        return place
+
+    def _with_features(self, place: Place, folder: Path) -> Place:
+        config, spec = self.config, spec_of(self.config.model)
+        kept = frozen_features(folder, place.facts, spec, config.method.thing, Seed(config.run.seed), place.precision)
+        pictures = sum(len(each) for each in (self.division.server, self.division.validation, place.holdings.order))
+        tested = sum(len(labels) for _, labels in place.graded.values())
+        refuse_large_features(kept, place, pictures, tested, spec.cache_gb, "model.cache_gb")
+        return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def deciding(self) -> dict[str, str]:
-        """What decides bits though no key says it: a stem is made of pictures, and pictures may change."""
-        rows = self.data.facts.whitening
-        return {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
+        """What decides bits though no key says it: a stem of pictures, a backbone of weights may change."""
+        rows, backbone = self.data.facts.whitening, self.data.facts.backbone
+        deciding = {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
+        return deciding | ({"the model's backbone": backbone} if backbone else {})
 
     def model_factory(self) -> partial[nn.Module]:
         """Any process can build the model with it; one that is too large for this machine is refused here."""
@@ -90,6 +107,7 @@ class World:
 def build_world(config: Config) -> World:
     """Load the data and divide it."""
     data = build_data(config.data.thing, config.views)
+    data = replace(data, facts=_with_backbone(config, data.facts))
     seed = Seed(config.run.seed).under("data")
     _check_facts(data.facts)
     config = _resolve(config, data)
@@ -109,14 +127,52 @@ def build_world(config: Config) -> World:
     return World(config, data, Division(server, validation, holdings))
 
 
-def refuse_too_large(model: Chosen[Any], facts: Facts) -> None:
+def spec_of(model: Chosen[Any]) -> Any:
+    """The dataclass of a model of ours; None for one of a person's own."""
+    return getattr(model.thing, "__self__", None)
+
+
+def _with_backbone(config: Config, facts: Facts) -> Facts:
+    """A backbone sees pictures as it saw those it learned from; grey ones by the mean over its three channels."""
+    backbone = getattr(spec_of(config.model), "backbone", None)
+    if backbone is None:
+        return facts
+    mean, std = backbone.normalisation
+    if facts.channels == 1:
+        mean, std = (sum(mean) / 3,), (sum(std) / 3,)
+    return replace(facts, mean=mean, std=std, backbone=backbone.hash)
+
+
+def frozen_features(
+    folder: Path, facts: Facts, spec: Any, method: Method, seed: Seed, precision: str
+) -> FrozenFeatures:
+    settings = json.dumps([facts.backbone, spec.picture_size(), precision])
+    return FrozenFeatures(folder, facts, spec.views, method.preview().strong_view, seed.under("views"), settings)
+
+
+def refuse_large_features(
+    kept: FrozenFeatures, place: Place, pictures: int, tested: int, gigabytes: float, limit: str
+) -> None:
+    """Told before anything is computed; `limit` is whose word the gigabytes are."""
+    facts, network = place.facts, place.network
+    one = network.frozen(torch.zeros(1, facts.channels, facts.size, facts.size, device=network.device))
+    needed = kept.bytes_of(pictures, tested, one.numel())
+    if needed > gigabytes * 1e9:
+        raise UserError(
+            f"the frozen features of {pictures} pictures in {kept.views} weak and as many strong views take "
+            f"{needed / 1e9:.2g} GB of disk, and {limit} allows {gigabytes:g}: lower model.views"
+        )
+
+
+def refuse_too_large(model: Chosen[Any], facts: Facts, architecture: Table | None = None) -> None:
     """A model of ours that this machine could not train; one of a person's own is not built twice to find out."""
-    spec = getattr(model.thing, "__self__", None)
+    spec = spec_of(model)
     if spec is None:
         return
+    more = {"architecture": architecture} if architecture else {}
     keys = ", ".join(f"model.{each.name} = {getattr(spec, each.name)!r}" for each in fields(spec))
     try:
-        parameters = parameters_of(partial(model.thing, facts.channels, facts.size, facts.classes))
+        parameters = parameters_of(partial(model.thing, facts.channels, facts.size, facts.classes, **more))
     except (RuntimeError, TypeError, OverflowError) as error:  # more than a tensor of any kind can count
         raise UserError(f"a model with {keys} is too large for any machine") from error
     needed, there = COPIES * BYTES * parameters, machine.memory()
@@ -128,15 +184,24 @@ def refuse_too_large(model: Chosen[Any], facts: Facts) -> None:
 
 
 def build_model(
-    factory: Any, keys: dict[str, Any], facts: Facts, seed: int, warm_start: WarmStart, width: float = 1.0
+    factory: Any,
+    keys: dict[str, Any],
+    facts: Facts,
+    seed: int,
+    warm_start: WarmStart,
+    width: float = 1.0,
+    architecture: Table | None = None,
 ) -> nn.Module:
     """The model with its first weights, the same in every process; or its narrower kin, whose weights come by message.
 
-    A model can be cut if its factory takes the share of the channels to build, as ours do.
+    A model can be cut if its factory takes the share of the channels to build, as ours do. With `architecture` a
+    backbone is built in that form and not read: its weights are about to come.
     """
     offered: dict[str, Any] = {"channels": facts.channels, "size": facts.size, "classes": facts.classes}
     if facts.whitening:
         offered["whitening"] = facts.whitening
+    if architecture:
+        offered["architecture"] = architecture
     if width != 1:
         if not _asks_for("share", factory):
             raise UserError(
@@ -150,7 +215,7 @@ def build_model(
         try:
             module = factory(**arguments)
         except (TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
-            told = {name: value for name, value in arguments.items() if name != "whitening"}
+            told = {name: value for name, value in arguments.items() if name not in ("whitening", "architecture")}
             raise UserError(f"the model cannot be built with {told}: {why(error)}") from error
     if not isinstance(module, nn.Module):
         raise UserError(f"the model must be a torch.nn.Module, not {type(module).__name__}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -242,7 +242,19 @@ def _with_whole_paths(table: Table, folder: Path) -> Table:
         if isinstance(inner, dict) and isinstance(inner.get(key), str) and inner[key]:
             with suppress(RuntimeError):  # "~nobody": there is no such home
                 inner[key] = str(folder / Path(inner[key]).expanduser())
+    _with_whole_source(table.get("model"), folder)
     return table
+
+
+def _with_whole_source(model: Any, folder: Path) -> None:
+    """A backbone is named, or it is a folder: what begins like a path, or is there, is one."""
+    source = model.get("source") if isinstance(model, dict) else None
+    if not isinstance(source, str) or not source:
+        return
+    with suppress(RuntimeError, OSError, ValueError):
+        path = folder / Path(source).expanduser()
+        if source.startswith((".", "/", "~")) or path.is_dir():
+            model["source"] = str(path)
 
 
 def decode(table: Table) -> Config:
@@ -265,6 +277,7 @@ def _decode(table: Table) -> Config:
     views = from_section(Views, _take(data, VIEWS), "data")
     warm_start = from_section(WarmStart, _take(model, _names(WarmStart)), "model")
     chosen_model, model_keys = _choose_model(model)
+    _let_backbone_choose_size(data, chosen_model)
     return Config(
         run=from_section(Run, table, ""),
         stop=from_section(Stop, sections["stop"], "stop"),
@@ -302,6 +315,18 @@ def _keys_of(name: str, section: Table) -> list[str]:
         cls = registry.find(package, chosen, name) if isinstance(chosen, str) else None
         return [*(_names(cls) if isinstance(cls, type) and dataclasses.is_dataclass(cls) else []), *more]
     return []
+
+
+def _let_backbone_choose_size(data: Table, model: Chosen[Callable[..., Any]]) -> None:
+    """A folder's pictures are read at the size that the backbone sees, unless somebody says another."""
+    side = getattr(getattr(model.thing, "__self__", None), "picture_size", None)
+    name = data.get("name")
+    if side is None or "size" in data or not isinstance(name, str) or name.startswith(HANDED_OVER):
+        return
+    with suppress(UserError):  # an unknown name is told where the data are chosen
+        source = registry.find(DATASETS, name, "data.name")
+        if dataclasses.is_dataclass(source) and "size" in _names(cast(type, source)):
+            data["size"] = side()
 
 
 def _choose_data(section: Table) -> Chosen[Source]:

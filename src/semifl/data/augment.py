@@ -116,7 +116,9 @@ def apply_weak(images: Images, draws: WeakDraws) -> Images:
 
 
 def normalize(images: Images, facts: Facts) -> Tensor:
-    """(x/255 - mean) / std per channel as float32, channels last."""
+    """(x/255 - mean) / std per channel as float32, channels last; the features where these are known."""
+    if facts.lookup:
+        return facts.lookup(images)
     normal = torch.empty(images.shape, memory_format=torch.channels_last)
     # Channel by channel, the change of memory format and type rides along with the arithmetic.
     for channel, (mean, std) in enumerate(zip(facts.mean, facts.std, strict=True)):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from semifl.learning.whitening import Rows
 
+BLOCK = 4096  # pictures that are counted together
 UNKNOWN = -1  # the label of a picture nobody has labeled
 OwnView = Callable[[Tensor, torch.Generator], Tensor]  # uint8 [n, channels, size, size] in, and out
 
@@ -29,6 +30,10 @@ class Facts:
     # Filters that whiten patches of the server's pictures, where the model asks for them. They travel with an order, so
     # that every site has the hub's bits; a model file has them among its tensors instead.
     whitening: Rows | None = field(default=None, repr=False)
+    # Identifies the backbone that the model stands on, where it has one: a site compares its own with the hub's.
+    backbone: str | None = field(default=None, repr=False)
+    # Features instead of pictures, where those of a model's frozen part are known: what normalising gives.
+    lookup: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     # A person's own views instead of ours. They are code and no facts: a model file leaves them out.
     weak_view: OwnView | None = field(default=None, repr=False)
     strong_view: OwnView | None = field(default=None, repr=False)
@@ -69,7 +74,9 @@ def moments(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     levels = torch.arange(256, dtype=torch.float64) / 255
     means, stds = [], []
     for channel in range(images.shape[1]):
-        counts = torch.bincount(images[:, channel].reshape(-1), minlength=256).double()
+        # Block by block: a channel of all pictures may be more than there is memory for.
+        parts = [torch.bincount(block[:, channel].reshape(-1), minlength=256) for block in torch.split(images, BLOCK)]
+        counts = torch.stack(parts).sum(dim=0).double()
         mean = (counts * levels).sum() / counts.sum()
         variance = (counts * (levels - mean) ** 2).sum() / counts.sum()
         means.append(float(mean))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -14,6 +13,7 @@ from urllib.request import Request, urlopen
 
 from semifl.data.progress import Progress, bar
 from semifl.errors import UserError
+from semifl.machine import home
 
 BLOCK = 1 << 20
 TIMEOUT = 30  # seconds of silence before a server counts as gone
@@ -46,14 +46,6 @@ class Downloadable(Protocol):
     """A data set that `fetch` can bring here."""
 
     FILES: ClassVar[Published]
-
-
-def home(dataset: str) -> Path:
-    """The folder a data set has if nobody names another."""
-    if chosen := os.environ.get("SEMIFL_DATA"):
-        return Path(chosen).expanduser().absolute() / dataset
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser().absolute() / "semifl" / dataset
 
 
 def place(dataset: str, root: str) -> Path:

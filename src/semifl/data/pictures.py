@@ -104,10 +104,19 @@ class Decoded(NamedTuple):
 
 
 def decode_all(
-    paths: Sequence[Path], size: int, channels: int | None, bits: int = 0, *, progress: Progress | None = None
+    paths: Sequence[Path],
+    size: int,
+    channels: int | None,
+    bits: int = 0,
+    *,
+    progress: Progress | None = None,
+    into: Tensor | None = None,
 ) -> Decoded:
-    """Decode in parallel, in order; without `channels` there is one if every picture is grey, and three otherwise."""
-    images = torch.zeros(len(paths), channels or 3, size, size, dtype=torch.uint8)
+    """Decode in parallel, in order; without `channels` there is one if every picture is grey, and three otherwise.
+
+    `into` is where to, if not into new memory; pictures that cannot be read leave no gap there.
+    """
+    images = torch.zeros(len(paths), channels or 3, size, size, dtype=torch.uint8) if into is None else into
 
     def decode_block(start: int) -> tuple[bool, list[int]]:
         coloured, failures = False, []
@@ -136,8 +145,16 @@ def decode_all(
     if skipped:
         readable = torch.ones(len(paths), dtype=torch.bool)
         readable[skipped] = False
-        images = images[readable]
+        images = images[readable] if into is None else _closed_up(into, readable.nonzero().flatten().tolist())
     return Decoded(images if coloured else images[:, :1].clone(), tuple(skipped), bits)
+
+
+def _closed_up(images: Tensor, wanted: list[int]) -> Tensor:
+    """The wanted ones side by side, moved where they lie."""
+    for place, position in enumerate(wanted):
+        if place != position:
+            images[place] = images[position]
+    return images[: len(wanted)]
 
 
 def is_picture(path: str) -> bool:

@@ -6,16 +6,17 @@ It comes with every packet, so a site needs no memory of earlier ones to know wh
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from torch import nn
 
 from semifl import __version__
-from semifl.configuration.build import BYTES, COPIES, World, build_model
+from semifl.configuration.build import BYTES, COPIES, World, build_model, spec_of
 from semifl.configuration.config import Config, WarmStart, decode, refuse_unknown
 from semifl.data.dataset import Facts
 from semifl.deploy import wire
@@ -28,9 +29,13 @@ from semifl.learning.whitening import PATCH, Rows
 from semifl.randomness import Seed
 from semifl.toml import Table, dotted
 
+log = logging.getLogger(__name__)
+
 RUN_KEYS = ("seed", "rounds", "precision")  # of the keys outside all sections, those that clients need
 KEYS = ("semifl", "format", "run", "sites", "config", "facts")
-FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size", "bits", "whitening")
+FACTS = ("class_names", "mean", "std", "may_flip", "channels", "size", "bits", "whitening", "backbone")
+BACKBONE = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{8}")  # a hash
+SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")  # a name, and no path
 LONGEST_NAME = 80  # characters of a run's name: what is added to it must still be the name of a file
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 RUN = re.compile(rf"{NAME.pattern}\.[0-9a-f]{{8}}")  # a name, and what tells the run from others of that name
@@ -50,13 +55,16 @@ class Accepted:
     seed: Seed
     parameters: int  # of the model
     precision: Precision
+    spec: Any = None  # the model's settings
 
 
 def write_order(world: World, run: str, sites: tuple[str, ...]) -> Table:
     """What the hub tells every site: of the configuration only what clients need, and no path."""
     table = world.config.table()
     model = {key: value for key, value in table["model"].items() if key not in ("weights", "partial")}
-    facts = {name: value for name, value in asdict(world.data.facts).items() if name in FACTS and value is not None}
+    if world.data.facts.backbone:
+        model |= spec_of(world.config.model).portable()
+    facts = {name: value for name, value in vars(world.data.facts).items() if name in FACTS and value is not None}
     config = {**{key: table[key] for key in RUN_KEYS}, "model": model, "method": table["method"]}
     return {
         "semifl": __version__, "format": wire.FORMAT, "run": run, "sites": list(sites), "config": config, "facts": facts
@@ -80,12 +88,35 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
         raise UserError(f"{name} is not among the sites of the order")
     facts = _facts(order.get("facts"), policy)
     config = _config(order.get("config"), policy)
+    spec = spec_of(config.model)
+    _refuse_other_backbone(spec, facts, name)
     build = partial(build_model, config.model.thing, config.model_keys, facts, config.run.seed, WarmStart())
     parameters = _check_size(build, policy)
     # A site computes as the hub does, fast or not: "auto" of its own would be another run on every machine.
     precision: Precision = "fp32" if config.run.precision == "auto" else config.run.precision
     seed = Seed(config.run.seed)
-    return Accepted(run, sites.index(name), config.method.thing, facts, build, seed, parameters, precision)
+    return Accepted(run, sites.index(name), config.method.thing, facts, build, seed, parameters, precision, spec)
+
+
+def _refuse_other_backbone(spec: Any, facts: Facts, name: str) -> None:
+    """Only what trains travels; the rest must be the same at both ends, to the bit."""
+    if not hasattr(type(spec), "backbone"):
+        return
+    if facts.backbone is None:
+        raise UserError("the order's model stands on a backbone, and the order does not say which")
+    try:
+        own = spec.backbone.hash
+    except UserError as error:
+        log.warning("%s", error)  # with this site's paths, which are not the hub's to know
+        raise UserError(
+            f"{name} does not hold the backbone {spec.source!r}: its owner brings it with `semifl backbone get`, "
+            "or puts its folder where this site's log says"
+        ) from error
+    if own != facts.backbone:
+        raise UserError(
+            f"{name} holds another backbone {spec.source!r} than the hub ({own[:12]}… and not {facts.backbone[:12]}…): "
+            "bring the hub's"
+        )
 
 
 def refuse_name(run: str) -> None:
@@ -137,6 +168,7 @@ def _facts(given: Any, policy: Policy) -> Facts:
             size=int(given["size"]),
             bits=int(given.get("bits", 0)),
             whitening=_rows(given.get("whitening")),
+            backbone=given.get("backbone"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError("the order's facts of the pictures are not complete") from error
@@ -151,6 +183,8 @@ def _facts(given: Any, policy: Policy) -> Facts:
         raise UserError(f"the order asks for greys of {facts.bits} bits: up to 16 can be had")
     if not 2 <= facts.classes <= LARGEST_NUMBER or not all(0 < value < 1e6 for value in facts.std):
         raise UserError(f"the order's facts of the pictures make no sense ({facts.classes} classes)")
+    if facts.backbone is not None and not (isinstance(facts.backbone, str) and BACKBONE.fullmatch(facts.backbone)):
+        raise UserError("the order's backbone is no hash")
     if facts.whitening is not None and not _whitens(facts.whitening, PATCH**2 * facts.channels):
         raise UserError(f"the order's whitening is not of pictures of {facts.channels} channels")
     return facts
@@ -195,6 +229,8 @@ def refuse_code(table: Table, where: str) -> None:
             refuse_code(value, f"{where}{key}.")
         elif key == "name" and isinstance(value, str) and ":" in value:
             raise UserError(f"the order asks for code, {where}{key} = {value!r}: a site runs what is built into semifl")
+        elif key == "source" and not (isinstance(value, str) and SOURCE.fullmatch(value)):
+            raise UserError(f"the order may not contain {where}{key} = {value!r}: a backbone is named, and found here")
         elif key in ("weights", "root", "weak_view", "strong_view") and where != "method." and value:
             raise UserError(f"the order may not contain {where}{key}")
 

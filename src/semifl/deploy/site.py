@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from semifl.configuration.build import frozen_features, refuse_large_features
 from semifl.data.dataset import UNKNOWN
 from semifl.data.partition import Holdings
 from semifl.deploy import leaving, wire
@@ -38,6 +40,7 @@ from semifl.learning.weights import Snapshot, Weights, zeros_like
 
 log = logging.getLogger(__name__)
 
+FEATURES = "features"  # the folder of frozen features below that of a run
 LARGEST_ORDER = 1 << 20  # bytes
 MODELS_IN_A_PACKET = 8  # FedMatch sends the most: two parts, and its helpers
 TRAINER_DIED = "its trainer process died: killed, or out of memory"
@@ -114,8 +117,27 @@ class Site:
             memory=ClientMemory(self._run_folder(accepted)),
             precision=accepted.precision,
         )
+        if getattr(accepted.spec, "views", 0):
+            place = self._with_features(place, accepted)
         place.share()
         return place
+
+    def _with_features(self, place: Place, accepted: Accepted) -> Place:
+        """Frozen features stay with the run, as long as there is no other and the policy has room for them."""
+        for other in (self.folder / "runs").glob(f"*/{FEATURES}"):
+            if other.parent != self._run_folder(accepted):
+                shutil.rmtree(other, ignore_errors=True)
+        folder = self._run_folder(accepted) / FEATURES
+        kept = frozen_features(folder, place.facts, accepted.spec, accepted.method, accepted.seed, accepted.precision)
+        tested = sum(len(labels) for _, labels in place.graded.values())
+        largest = self.policy.limits.largest_features
+        refuse_large_features(kept, place, len(place.images), tested, largest, "limits.largest_features of this site")
+        return replace(place, facts=kept.facts_of_tickets(), features=kept)
+
+    def forget_features(self) -> None:
+        """When a run is over: they are computed again if it goes on."""
+        for folder in (self.folder / "runs").glob(f"*/{FEATURES}"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _run_folder(self, accepted: Accepted) -> Path:
         """What belongs to a run lies apart from what belongs to the site, whatever the run is called."""

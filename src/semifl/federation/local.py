@@ -117,4 +117,4 @@ def visit(place: Place, message: Any, order: Visit) -> Reply:
 
 
 def client_statistics(place: Place, weights: Weights, client: ClientId) -> BatchNormStats:
-    return own_statistics(place, weights, place.images[place.holdings[client]])
+    return own_statistics(place, weights, place.images_of(client))

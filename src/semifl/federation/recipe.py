@@ -18,13 +18,13 @@ from torch import Tensor
 from semifl.data.augment import Kind
 from semifl.data.epochs import WEAK_STRONG, LabeledBatch, UnlabeledBatch, labeled_epochs, unlabeled_epochs
 from semifl.federation.world import Client, Cohort, Federation, Preview, Reply, Round, Server, Update, Work
-from semifl.fields import Checked, Count, NotNegative, Positive, Share
+from semifl.fields import Checked, Count, NotNegative, Positive, Share, Whole
 from semifl.learning import local_norm
 from semifl.learning.aggregation import Aggregation, Mean
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
 from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
-from semifl.learning.training import SGD, Fit, Fitted, Loss, Memory, cosine
+from semifl.learning.training import SGD, AdamW, Fit, Fitted, Loss, Memory, cosine
 from semifl.learning.weights import Snapshot, Weights, changed, moved
 
 
@@ -41,6 +41,9 @@ class Recipe(Checked):
     lr: Positive = 0.03  # η, annealed by a cosine over the rounds
     momentum: Share = 0.9  # of the local optimisers, server and clients
     nesterov: bool = True  # Nesterov's form of the local momentum
+    optimizer: Literal["sgd", "adamw"] = "sgd"  # of server and clients; momentum is adamw's β₁, and its β₂ is 0.999
+    backbone_lr: Positive = 1.0  # times lr: the learning rate of all but the last layer
+    rising_rounds: Whole = 0  # over which the learning rate rises to where the cosine has it
     weight_decay: NotNegative = 5e-4  # of all weights, at every local step
     clip_norm: NotNegative = 0.0  # largest gradient norm of a step; 0 does not clip
     proximal: NotNegative = 0.0  # FedProx's μ: how strongly a client is held to the model it was sent
@@ -94,7 +97,11 @@ class Recipe(Checked):
         return moved(start, self.aggregation(reply.update.change for reply in replies if reply.update))
 
     def local_sgd(self, t: Round) -> SGD:
-        return SGD(cosine(self.lr, t.progress), self.momentum, self.nesterov, self.weight_decay, self.clip_norm)
+        lr, kind = cosine(self.lr, t.progress), AdamW if self.optimizer == "adamw" else SGD
+        if t.index < self.rising_rounds:
+            lr *= t.index / self.rising_rounds
+        nesterov, backbone = self.nesterov, self.backbone_lr
+        return kind(lr, self.momentum, nesterov, self.weight_decay, self.clip_norm, backbone_lr=backbone)
 
     def client_sgd(self, t: Round) -> SGD:
         return replace(self.local_sgd(t), proximal=self.proximal)

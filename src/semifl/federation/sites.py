@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from semifl.data.augment import normalize
 from semifl.data.dataset import Facts
+from semifl.data.mapped import Mapped, place_of
 from semifl.data.partition import Holdings
+from semifl.federation.features import CLIENTS, HELD_OUT, LABELED, POOLED, TESTED, FrozenFeatures, Owner, tickets
 from semifl.federation.memory import ClientMemory
 from semifl.federation.oracle import Oracle
 from semifl.federation.tally import Tally
@@ -43,10 +45,46 @@ class Place:
     memory: ClientMemory | None
     needs: frozenset[str] = frozenset()  # of the method, beyond the paper's world
     precision: Precision = "fp32"  # of the network's passes
+    labeled: Tensor | None = None  # positions of all labeled pictures, ascending, where they are here
+    features: FrozenFeatures | None = None  # what sites see instead of pictures
 
     @cached_property
     def network(self) -> Network:
-        return Network(self.build(), self.device, self.precision)
+        module = self.build()
+        if self.features:
+            module.takes_features = True  # type: ignore[assignment]
+        return Network(module, self.device, self.precision)
+
+    def of_pictures(self) -> Place:
+        """The same place before anything became features."""
+        return replace(self, facts=self.features.facts, features=None) if self.features else self
+
+    def images_of(self, client: int) -> Tensor:
+        return self._seen(CLIENTS + client, self.images[self.holdings[client]])
+
+    def labeled_images(self, positions: Tensor) -> Tensor:
+        if not self.features:
+            return self.images[positions]
+        assert self.labeled is not None
+        return self._seen(LABELED, self.images[self.labeled])[torch.searchsorted(self.labeled, positions)]
+
+    def pooled_images(self, positions: Tensor) -> Tensor:
+        return self._seen(POOLED, self.images[positions])
+
+    def graded_images(self, part: str, start: int, stop: int) -> Tensor:
+        images, span = self.graded[part][0], slice(start, stop)
+        if not self.features:
+            return images[span]
+        owner = HELD_OUT if part == "validation" else TESTED
+        self.features.ensure(owner, images, self.network, span)
+        return tickets(owner, torch.arange(start, stop))
+
+    def _seen(self, owner: Owner, images: Tensor) -> Tensor:
+        """The pictures, or tickets to their features."""
+        if not self.features:
+            return images
+        self.features.ensure(owner, images, self.network)
+        return tickets(owner, torch.arange(len(images)))
 
     @cached_property
     def _narrow(self) -> dict[float, Network]:
@@ -61,13 +99,25 @@ class Place:
         return self._narrow[width]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("network", "_narrow")}
+        """For another process, which maps the file of mapped pictures itself."""
+        state = {name: value for name, value in vars(self).items() if name not in ("network", "_narrow")}
+        graded = {part: (place_of(images) or images, labels) for part, (images, labels) in self.graded.items()}
+        return {**state, "images": place_of(self.images) or self.images, "graded": graded}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        graded = {part: (_opened(images), labels) for part, (images, labels) in state["graded"].items()}
+        vars(self).update(state | {"images": _opened(state["images"]), "graded": graded})
 
     def share(self) -> None:
         """Move the tensors to shared memory, once, so that workers can see them without a copy."""
         pairs = [tensor for pair in self.graded.values() for tensor in pair]
         for tensor in (self.images, self.holdings.order, self.holdings.offsets, self.hidden_labels, *pairs):
-            tensor.share_memory_()  # type: ignore[no-untyped-call]
+            if place_of(tensor) is None:
+                tensor.share_memory_()  # type: ignore[no-untyped-call]
+
+
+def _opened(images: Tensor | Mapped) -> Tensor:
+    return images.open() if isinstance(images, Mapped) else images
 
 
 def infer(place: Place, model: Snapshot, images: Tensor) -> Iterator[Tensor]:
@@ -104,7 +154,7 @@ class ClientSite:
         positions = place.holdings[client]
         self._oracle = Oracle(place.hidden_labels[positions])
         self.facts = place.facts
-        self.images = place.images[positions]
+        self.images = place.images_of(client)
         self.seed = seed
         self.memory = memory
         self.signals: dict[str, Any] = {}
@@ -153,7 +203,7 @@ class ServerSite:
         self._threads = thread_count
         self._tally = tally
         self.facts = place.facts
-        self.images = place.images[positions]
+        self.images = place.labeled_images(positions)
         self.labels = labels[positions]
         self.seed = Seed(0)  # of no round; see `at`
         self._pooled = place.holdings.order
@@ -163,7 +213,7 @@ class ServerSite:
         """Every client's pictures, in a world where they may be pooled; none in a federation nobody has joined."""
         if "pooled_images" not in self._place.needs:
             raise AttributeError("this server has no client's pictures")
-        return self._place.images[self._pooled]
+        return self._place.pooled_images(self._pooled)
 
     @cached_property
     def pooled_labels(self) -> Tensor:
@@ -195,9 +245,11 @@ class ServerSite:
             return statistics_of(self._place, weights, images)
 
     def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
-        self._place.network.load_snapshot(model)
+        network = self._place.network
+        network.load_snapshot(model)
+        images = images.to(network.device)
         with torch.inference_mode():
-            return self._place.network(images.to(self._place.network.device)).cpu().clone()
+            return network(network.frozen(images) if self._place.features else images).cpu().clone()
 
     def grade(self, model: Snapshot, part: str) -> Score:
         """Score a model on a labeled part of the data, in fixed blocks, wherever there is room."""
@@ -209,6 +261,5 @@ class ServerSite:
 
 def grade_block(place: Place, model: Snapshot, span: tuple[str, int, int]) -> Score:
     part, start, stop = span
-    images, labels = place.graded[part]
-    logits = torch.cat(list(infer(place, model, images[start:stop])))
-    return score(logits.cpu(), labels[start:stop])
+    logits = torch.cat(list(infer(place, model, place.graded_images(part, start, stop))))
+    return score(logits.cpu(), place.graded[part][1][start:stop])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,14 @@ def parameters_of(build: Callable[[], nn.Module]) -> int:
     """How many numbers a model has, built without memory for them, so that one of absurd size costs nothing."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return sum(each.numel() for each in build().parameters())
+
+
+class Stretch(NamedTuple):
+    """A piece of a network's vector as a parameter of its own."""
+
+    vector: nn.Parameter
+    place: slice  # in the whole
+    is_head: bool
 
 
 class Network:
@@ -53,6 +63,19 @@ class Network:
             logits: Tensor = self.module(images)
         return _widened(logits)
 
+    def stretches(self) -> list[Stretch]:
+        """The vector cut where the last linear layer begins and ends, so that its steps can be others."""
+        linear = [f"{name}." for name, module in self.module.named_modules() if isinstance(module, nn.Linear)]
+        assert self.vector.grad is not None
+        cuts, start = [], 0
+        for is_head, names in groupby(self._shapes, key=lambda name: bool(linear) and name.startswith(linear[-1])):
+            stop = start + sum(torch.Size(self._shapes[name]).numel() for name in names)
+            piece = nn.Parameter(self.vector.data[start:stop])
+            piece.grad = self.vector.grad[start:stop]
+            cuts.append(Stretch(piece, slice(start, stop), is_head))
+            start = stop
+        return cuts
+
     def with_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Logits, and what the last linear layer made them from."""
         linear = [module for module in self.module.modules() if isinstance(module, nn.Linear)]
@@ -65,6 +88,13 @@ class Network:
         finally:
             hook.remove()
         return logits, _widened(seen[-1])
+
+    def frozen(self, images: Tensor) -> Tensor:
+        """What the frozen part of a model that has one makes of pictures."""
+        self.module.eval()
+        with torch.inference_mode(), casting(self.device, self.precision):
+            features: Tensor = self.module.frozen(images)  # type: ignore[operator]
+        return _widened(features)
 
     def forward_at(self, shift: Weights, images: Tensor) -> Tensor:
         """Logits of the model with its weights shifted; a gradient of them is that of the shifted model."""

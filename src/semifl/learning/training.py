@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from semifl.learning.network import Network
+from semifl.learning.network import Network, Stretch
 from semifl.learning.weights import Weights
 from semifl.randomness import Seed
 
@@ -23,8 +23,11 @@ Loss = Callable[[Network, Any], dict[str, Tensor]]
 class SGD:
     """Stochastic gradient descent as the paper uses it; `clip_norm` 0 means no clipping.
 
-    `proximal` is FedProx's μ: with it a step also descends μ/2 · ‖W − start‖².
+    `proximal` is FedProx's μ: with it a step also descends μ/2 · ‖W − start‖². `backbone_lr` is times `lr`, for all
+    but the last layer.
     """
+
+    KEPT: ClassVar[dict[str, str]] = {"momentum": "momentum_buffer"}  # what may be remembered, and torch's name for it
 
     lr: float
     momentum: float = 0.9
@@ -32,19 +35,63 @@ class SGD:
     weight_decay: float = 5e-4
     clip_norm: float = 0.0
     proximal: float = 0.0
+    backbone_lr: float = 1.0
 
-    def optimizer(self, network: Network, memory: Memory | None) -> torch.optim.SGD:
-        optimizer = torch.optim.SGD(
-            [network.vector],
+    def optimizer(self, stretches: list[Stretch]) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            self.rates(stretches),
             lr=self.lr,
             momentum=self.momentum,
             nesterov=self.nesterov and self.momentum > 0,
             weight_decay=self.weight_decay,
             fused=True,
         )
-        if memory and "momentum" in memory:
-            optimizer.state[network.vector]["momentum_buffer"] = memory["momentum"].to(network.device, copy=True)
-        return optimizer
+
+    def stretches(self, network: Network) -> list[Stretch]:
+        """What steps at one rate each: all as one, unless the last layer has a rate of its own."""
+        return network.stretches() if self.backbone_lr != 1 else [Stretch(network.vector, slice(None), is_head=True)]
+
+    def rates(self, stretches: list[Stretch]) -> list[dict[str, Any]]:
+        return [
+            {"params": [each.vector], "lr": self.lr if each.is_head else self.lr * self.backbone_lr}
+            for each in stretches
+        ]
+
+    def recall(self, optimizer: torch.optim.Optimizer, stretches: list[Stretch], memory: Memory | None) -> None:
+        """Go on with what was remembered of all weights."""
+        if not memory or "momentum" not in memory:
+            return
+        for stretch in stretches:
+            state = optimizer.state[stretch.vector]
+            for name, theirs in self.KEPT.items():
+                kept = memory[name]
+                state[theirs] = (kept[stretch.place] if kept.dim() else kept).to(stretch.vector.device, copy=True)
+
+    def remembered(self, optimizer: torch.optim.Optimizer, stretches: list[Stretch]) -> Memory:
+        states = [optimizer.state[stretch.vector] for stretch in stretches]
+        memory: Memory = {}
+        for name, theirs in self.KEPT.items():
+            parts = [state[theirs].cpu() for state in states if state.get(theirs) is not None]
+            if parts:
+                memory[name] = torch.cat(parts) if len(parts) > 1 and parts[0].dim() else parts[0]
+        return memory
+
+
+@dataclass(frozen=True)
+class AdamW(SGD):
+    """Adam with decoupled decay (Loshchilov & Hutter 2019), which transformers need; `momentum` is its β₁."""
+
+    KEPT: ClassVar[dict[str, str]] = {"momentum": "exp_avg", "squares": "exp_avg_sq", "steps": "step"}
+    BETA2: ClassVar[float] = 0.999
+
+    def optimizer(self, stretches: list[Stretch]) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(
+            self.rates(stretches),
+            lr=self.lr,
+            betas=(self.momentum, self.BETA2),
+            weight_decay=self.weight_decay,
+            fused=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +125,9 @@ def fit(network: Network, job: Fit) -> Fitted:
     """Train `network` from `job.start` over `job.batches`."""
     network.load(job.start)
     network.module.train()
-    optimizer = job.sgd.optimizer(network, job.memory)
+    stretches = job.sgd.stretches(network)
+    optimizer = job.sgd.optimizer(stretches)
+    job.sgd.recall(optimizer, stretches, job.memory)
     gradient = network.vector.grad
     assert gradient is not None
     start = network.vector.detach().clone() if job.sgd.proximal else None
@@ -104,8 +153,7 @@ def fit(network: Network, job: Fit) -> Fitted:
             for name, term in terms.items():
                 totals[name] = totals[name] + term.detach() if name in totals else term.detach()
             steps += 1
-    buffer = optimizer.state[network.vector].get("momentum_buffer")
-    memory = {} if buffer is None else {"momentum": buffer.cpu()}
+    memory = job.sgd.remembered(optimizer, stretches)
     return Fitted(network.weights(), memory, {name: float(total) / steps for name, total in totals.items()})
 
 

@@ -25,6 +25,8 @@ from semifl.records.directory import RunDirectory
 from semifl.records.metrics import Metric
 from semifl.records.record import RoundRecord
 
+FEATURES = "features"  # the folder of frozen features, as long as the run goes on
+
 
 class Elsewhere(Protocol):
     """Clients that are not simulated here."""
@@ -151,7 +153,7 @@ def open_context(
             "no client of this run has a picture here: a run of a real federation goes on with 'semifl deploy'"
         )
     memory = ClientMemory(directory.checkpoints / "memory")
-    place = world.place(memory, device)
+    place = world.place(memory, device, directory.checkpoints / FEATURES)
     way = "processes" if workers > 1 else "here"
     pool = open_pool(way, place, workers, lambda code: directory.add_event("worker lost", exit_code=code))
     tally = Tally()
@@ -168,6 +170,7 @@ def open_context(
 
 def check_outputs(place: Place) -> None:
     """A model that does not fit pictures and classes is told at once, not by a traceback from a training step."""
+    place = place.of_pictures()
     facts, network = place.facts, place.network
     pictures = torch.zeros(2, facts.channels, facts.size, facts.size, device=network.device)
     network.module.eval()

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import Tensor
@@ -45,6 +47,7 @@ class Estimate:
     memory_bytes: int = 0
     disk_bytes: int = 0
     minutes: float = 0.0
+    once: float = 0.0  # seconds that all clients' frozen features take, in whichever rounds
     parameters: int = 0  # of the model, as far as they are trained
     loss: float | None = None  # of the server's first steps
 
@@ -55,7 +58,11 @@ class Estimate:
 def estimate(world: World, workers: int, device: str) -> Estimate:
     """Rehearse one round."""
     result = Estimate()
-    place = world.place(None, device)
+    with TemporaryDirectory(prefix="semifl-check-") as folder:
+        return _rehearsed(world, world.place(None, device, Path(folder)), workers, result)
+
+
+def _rehearsed(world: World, place: Place, workers: int, result: Estimate) -> Estimate:
     check_outputs(place)
     result.parameters = place.network.vector.numel()
     config = world.config
@@ -67,7 +74,7 @@ def estimate(world: World, workers: int, device: str) -> Estimate:
     server.test(model)
     run = config.run
     labels_only = result.seconds.get("server", 0.0) if run.labels_only else 0.0
-    result.minutes = run.rounds * (sum(result.seconds.values()) + labels_only) / 60
+    result.minutes = (run.rounds * (sum(result.seconds.values()) + labels_only) + result.once) / 60
     result.memory_bytes = _memory(world, workers)
     kept = federation.memory_bytes * min(2 * run.rounds, len(world.division.clients) * 2)
     result.disk_bytes = tensor_bytes(state) * (4 if run.labels_only else 2) + tensor_bytes(method.weights(state)) + kept
@@ -151,7 +158,10 @@ class _Federation(LocalFederation):
         order = self._place.holdings.counts[list(cohort)].argsort()
         typical = cohort[int(order[len(cohort) // 2])]
         kind = _LabeledClient if "client_labels" in self._place.needs else _Client
+        began = time.perf_counter()
         site = kind(self._place, typical, t.seed.under("client", typical), None)
+        if self._place.features and not self._result.once:
+            self._result.once = (time.perf_counter() - began) * self._turns(len(self))
         sent = whole(message, own(typical) if own else None)
         with threads(1):
             update: Update | None = self._method.client_update(site, sent, t)

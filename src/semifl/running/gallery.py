@@ -66,11 +66,12 @@ def write_gallery(context: RunContext, model: Snapshot, index: int, of_clients: 
 
 def _views(context: RunContext) -> Sheet:
     """Some of the server's pictures, one class after the other, in the views that the method trains on."""
-    server, seed = context.server, _seed(context)
-    order = torch.randperm(len(server.labels), generator=seed.at("order"))
-    chosen = order[_taking_turns(server.labels[order], PICTURES)]
-    images, facts = server.images[chosen], server.facts
-    names = [facts.class_names[label] for label in server.labels[chosen].tolist()]
+    data, seed = context.world.data, _seed(context)
+    held, labels = context.world.division.server, context.server.labels
+    order = torch.randperm(len(labels), generator=seed.at("order"))
+    chosen = order[_taking_turns(labels[order], PICTURES)]
+    images, facts = data.images[held[chosen]], data.facts
+    names = [facts.class_names[label] for label in labels[chosen].tolist()]
     weak_views = weak(images, facts, seed.at("weak"))
     views = {"as it is": images, "weak view": weak_views}
     preview = context.method.preview()
@@ -87,7 +88,7 @@ def _views(context: RunContext) -> Sheet:
 
 def _label(context: RunContext, model: Snapshot) -> Labeled:
     """Let the final model label pictures of a few clients as these would do it: weak views, once."""
-    place, seed, data = context.place, _seed(context), context.world.data
+    place, seed, data = context.place.of_pictures(), _seed(context), context.world.data
     holdings = context.world.division.clients
     clients = torch.randperm(len(holdings), generator=seed.at("clients"))[:CLIENTS].sort().values.tolist()
     held = {client: holdings[client][:LOOKED_AT] for client in clients}

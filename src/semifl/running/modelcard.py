@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from semifl.configuration.build import spec_of
 from semifl.durable import replace_text
 from semifl.records.metrics import OF_A_MODEL, WORDS, said
 from semifl.records.record import Summary, number
@@ -74,9 +75,22 @@ def _how(context: RunContext, result: Summary) -> dict[str, Any]:
     return {
         "method": f"`{config.method.name}`",
         "model": f"`{config.model.name}`, {sum(tensor.numel() for tensor in context.first_weights.values()):,} weights",
+        **_backbone(context),
         "rounds": str(result["rounds"]),
         "seed": str(config.run.seed),
         "every setting": "`config.toml` of the run",
+    }
+
+
+def _backbone(context: RunContext) -> dict[str, Any]:
+    """What a model on somebody else's backbone owes them, and what identifies the part that was not trained here."""
+    hash = context.world.data.facts.backbone
+    if not hash:
+        return {}
+    spec = spec_of(context.world.config.model)
+    return {
+        "backbone": f"`{spec.portable()['source']}`, licence {spec.backbone.licence}; trained here: {spec.train}",
+        "the backbone's hash": f"`{hash}`",
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import nn
 
-from semifl.configuration.build import World, build_model, refuse_too_large
+from semifl.configuration.build import World, build_model, refuse_too_large, spec_of
 from semifl.configuration.config import WarmStart, decode
 from semifl.data.dataset import Facts
 from semifl.durable import replace_file
@@ -43,10 +43,21 @@ def save_model(path: Path, world: World, network: Network, model: Snapshot, abou
         "format": FORMAT,
         "facts": {each.name: getattr(world.data.facts, each.name) for each in fields(Facts) if each.repr},
         "model": {key: value for key, value in table.items() if key not in asdict(WarmStart())},
+        **_on_backbone(world, table),
         **about,
     }
     metadata = {"semifl": json.dumps(description)}
     replace_file(path, lambda part: save_file(tensors, part, metadata))
+
+
+def _on_backbone(world: World, model: dict[str, Any]) -> dict[str, Any]:
+    """Of a model on a backbone: its form, by which it is built without the backbone's folder, and where it is from."""
+    spec = spec_of(world.config.model)
+    if not world.data.facts.backbone:
+        return {}
+    plain = {"name": model["name"], **spec.portable()}
+    backbone = {"hash": world.data.facts.backbone, "licence": spec.backbone.licence}
+    return {"model": plain, "architecture": spec.backbone.config, "backbone": backbone}
 
 
 def load_model(path: Path, device: str = "cpu", build: Callable[[Facts], nn.Module] | None = None) -> TrainedModel:
@@ -66,7 +77,7 @@ def load_model(path: Path, device: str = "cpu", build: Callable[[Facts], nn.Modu
         raise UserError(f"{path} has format {written}, this version reads {FORMAT}: use the version that wrote it")
     try:
         facts = _facts(about["facts"])
-        module = build(facts) if build else _build(about["model"], facts)
+        module = build(facts) if build else _build(about["model"], facts, about.get("architecture"))
         batchnorm.stop_tracking(module)  # first: a layer may have been built without room for the file's statistics
         module.load_state_dict(tensors)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -76,10 +87,11 @@ def load_model(path: Path, device: str = "cpu", build: Callable[[Facts], nn.Modu
     return TrainedModel(network, facts, about)
 
 
-def _build(model: dict[str, Any], facts: Facts) -> nn.Module:
+def _build(model: dict[str, Any], facts: Facts, architecture: Any) -> nn.Module:
     config = decode({"model": dict(model)})
-    refuse_too_large(config.model, facts)
-    return build_model(config.model.thing, config.model_keys, facts, 0, WarmStart())
+    form = architecture if isinstance(architecture, dict) else None
+    refuse_too_large(config.model, facts, form)
+    return build_model(config.model.thing, config.model_keys, facts, 0, WarmStart(), architecture=form)
 
 
 def _facts(raw: dict[str, Any]) -> Facts:

@@ -2,11 +2,13 @@
 
 import dataclasses
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+import backbones
 from semifl import machine, registry
 from semifl.cli import invoke
 from semifl.configuration.build import refuse_too_large
@@ -36,8 +38,11 @@ def test_every_absurd_number_of_every_model_is_named(name: str, key: str, number
 
 
 @pytest.mark.parametrize("name", registry.names(MODELS))
-def test_a_usual_model_is_let_through(name: str) -> None:
-    refuse_too_large(decode({"model": {"name": name}}).model, FACTS)
+def test_a_usual_model_is_let_through(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backbones.lite(tmp_path / "backbones/efficientnet_lite0")
+    monkeypatch.setenv("SEMIFL_DATA", str(tmp_path))
+    small = replace(FACTS, size=16)
+    refuse_too_large(decode({"model": {"name": name}}).model, small)
 
 
 def test_what_counts_is_the_memory_for_weights_gradients_momentum_and_the_model_sent(

@@ -12,8 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from semifl.data.files import Download, Published, fetch, home, place
+from semifl.data.files import Download, Published, fetch, place
 from semifl.errors import UserError
+from semifl.machine import home
 
 CONTENT = bytes(range(256)) * 300
 MD5 = hashlib.md5(CONTENT).hexdigest()

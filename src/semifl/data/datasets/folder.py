@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
+from torch import Tensor
 
 from semifl import machine
 from semifl.data.cache import keep, recall
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, moments
 from semifl.data.depth import deepest
-from semifl.data.files import home
 from semifl.data.listing import Groups, listed, parts_of
+from semifl.data.mapped import decode_mapped, is_large, recall_mapped
 from semifl.data.pictures import (
     LARGEST_SIDE,
     Decoded,
@@ -33,6 +35,7 @@ from semifl.data.progress import Progress, bar
 from semifl.data.survey import Entry, Survey, survey
 from semifl.errors import UserError
 from semifl.fields import Checked, Range
+from semifl.machine import home
 from semifl.registry import did_you_mean
 
 SPLIT = ("labeled", "clients", "test")  # the server's and the clients' pictures come apart
@@ -127,25 +130,50 @@ class Folder(Checked):
         kept = home("folder") / f"{hashlib.blake2b(os.fsencode(settings), digest_size=16).hexdigest()}.safetensors"
         fingerprint = _fingerprint(root, entries)
         paths = [entry.path for entry in entries]
-        decoded = recall(kept, fingerprint)
+        large = is_large(len(paths), CHANNELS[self.channels], self.size)
+        decoded = recall_mapped(kept.with_suffix(".pictures"), fingerprint) if large else recall(kept, fingerprint)
         if decoded is None or (decoded.skipped and self.unreadable == "stop"):  # a file may be readable by now
-            decoded = self._decode_files(paths, self.bits or _bits(entries), progress)
-            keep(kept, fingerprint, decoded)
+            bits = self.bits or _bits(entries)
+            decoded = self._decode_large(kept, fingerprint, paths, bits, progress) if large else None
+            if decoded is None:
+                self._refuse_too_much(len(paths))
+                decoded = self._decode_files(paths, bits, progress)
+                keep(kept, fingerprint, decoded)
         if decoded.skipped and self.unreadable == "stop":
             raise UserError(_unreadable([paths[position] for position in decoded.skipped]))
         return decoded
 
-    def _decode_files(self, paths: list[Path], bits: int, progress: Progress | None) -> Decoded:
-        needed, there = 3 * len(paths) * self.size**2, machine.memory()  # bytes; grey ones are told apart later
+    def _refuse_too_much(self, pictures: int) -> None:
+        needed, there = 3 * pictures * self.size**2, machine.memory()  # bytes; grey ones are told apart later
         if needed > there:
             raise UserError(
-                f"data.size = {self.size} makes {needed / 1e9:,.1f} GB of {len(paths):,} pictures, "
+                f"data.size = {self.size} makes {needed / 1e9:,.1f} GB of {pictures:,} pictures, "
                 f"and this machine has {there / 1e9:,.1f} GB of memory: choose a smaller one"
             )
+
+    def _decode_large(
+        self, kept: Path, fingerprint: str, paths: list[Path], bits: int, progress: Progress | None
+    ) -> Decoded | None:
+        """Into a file; None where it cannot be written."""
+        shape = (len(paths), CHANNELS[self.channels] or 3, self.size, self.size)
+        try:
+            return decode_mapped(
+                kept.with_suffix(".pictures"),
+                fingerprint,
+                shape,
+                lambda into: self._decode_files(paths, bits, progress, into),
+            )
+        except OSError as error:
+            warnings.warn(f"{kept.parent} cannot be written ({error}): all pictures stay in memory.", stacklevel=2)
+            return None
+
+    def _decode_files(
+        self, paths: list[Path], bits: int, progress: Progress | None, into: Tensor | None = None
+    ) -> Decoded:
         waiting = progress is None and len(paths) > PATIENCE
         with bar("Decoding pictures", "pictures") if waiting else nullcontext(progress) as shown:
             # All of them, also where an unreadable one will stop everything: a person wants to hear of all at once.
-            return decode_all(paths, self.size, CHANNELS[self.channels], bits, progress=shown)
+            return decode_all(paths, self.size, CHANNELS[self.channels], bits, progress=shown, into=into)
 
     def _assemble(
         self, groups: Groups, entries: list[Entry], decoded: Decoded, names: tuple[str, ...], skipped: tuple[str, ...]

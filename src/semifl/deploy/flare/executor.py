@@ -43,6 +43,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]  # FLARE has no types
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == "_end_run" and self._site is not None:
             self._site.close()
+            self._site.forget_features()
 
 
 def open_site(folder: Path) -> Site:
