@@ -52,6 +52,7 @@ MOVED = {  # keys of the first edition
 }
 VIEWS = ("weak_view", "strong_view")
 DEFAULT_MODEL = "wide_resnet"
+DEFAULT_METHOD = "semifl"
 HANDED_OVER = "python:"  # begins the names of things that a Python program handed over and no name leads to
 
 
@@ -207,8 +208,8 @@ def of_run(run: RunDirectory) -> Config:
 def override(table: Table, settings: Sequence[str]) -> Table:
     """A copy with `--set section.key=value` applied; a value that is not TOML is taken as a string.
 
-    Names come first: keys of a model, and of a choice within a section such as data.partition, go with the name they
-    belong to.
+    Names come first: keys of a model, of a choice within a section such as data.partition, and those that only the
+    former method has, go with the name they belong to.
     """
     result = _copy(table)
     for setting in sorted(settings, key=lambda each: not each.partition("=")[0].strip().endswith(".name")):
@@ -231,6 +232,8 @@ def override(table: Table, settings: Sequence[str]) -> Table:
             inner.clear()
         if keys == ["model", "name"] and inner.get("name", DEFAULT_MODEL) != value:  # another one has other keys
             result["model"] = inner = _take(inner, _names(WarmStart))
+        if keys == ["method", "name"] and inner.get("name", DEFAULT_METHOD) != value:
+            result["method"] = inner = _take(inner, _keys_of("method", {"name": value}) or [*inner])
         inner[keys[-1]] = value
     return result
 
@@ -286,7 +289,7 @@ def _decode(table: Table) -> Config:
         data=_choose_data(data),
         model=chosen_model,
         warm_start=warm_start,
-        method=_choose(Choice(METHODS, "round"), method, "method", "semifl"),
+        method=_choose(Choice(METHODS, "round"), method, "method", DEFAULT_METHOD),
         views=views,
         model_keys=model_keys,
     )
@@ -308,7 +311,7 @@ def _keys_of(name: str, section: Table) -> list[str]:
     package, default, more = {
         "data": (DATASETS, "digits", [*_names(Split), *VIEWS]),
         "model": (MODELS, DEFAULT_MODEL, _names(WarmStart)),
-        "method": (METHODS, "semifl", []),
+        "method": (METHODS, DEFAULT_METHOD, []),
     }[name]
     chosen = section.get("name", default)
     with suppress(UserError):

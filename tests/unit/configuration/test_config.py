@@ -88,6 +88,20 @@ def test_paper_presets_have_the_released_programs_settings(name: str, batch: int
     )
 
 
+def test_naming_another_method_leaves_behind_what_only_the_old_one_has() -> None:
+    table = {"method": {"name": "semifl", "threshold": 0.7, "activity_rate": 0.4, "mix_weight": 0.0}}
+    assert override(table, ["method.name=balanced"])["method"] == {"name": "balanced", "activity_rate": 0.4}
+    assert override(table, ["method.threshold=0.9", "method.name=fl2"])["method"] == {
+        "name": "fl2",
+        "threshold": 0.9,
+        "activity_rate": 0.4,
+    }
+    assert override({"method": {"threshold": 0.7}}, ["method.name=balanced"])["method"] == {"name": "balanced"}
+    assert override(table, ["method.name=semifl"])["method"] == table["method"]
+    with pytest.raises(UserError, match="threshold"):  # what a person asks for is never dropped in silence
+        decode(override(table, ["method.name=balanced", "method.threshold=0.9"]))
+
+
 def test_override_takes_toml_values_and_bare_words() -> None:
     table = override(
         {"method": {"lr": 0.1}}, ["method.lr=0.5", "data.name=cifar10", "labels_only=false", "data.labeled=40"]

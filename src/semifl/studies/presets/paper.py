@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from semifl.studies.presets import ssl_rows
+from semifl.studies.presets import fl2_cells, ssl_rows
 from semifl.studies.presets.values import ABLATION, AUTHORS, COMPONENT, FL, FULLY, PARTIALLY, SBN_SERVER, SSFL, SSL
 from semifl.toml import Table
 
@@ -122,6 +122,7 @@ def cells() -> Iterator[PaperCell]:
     yield from _ablation_cells()
     yield from _figure_cells()
     yield from _author_cells()
+    yield from _fl2_cells()
 
 
 def _semifl_cells() -> Iterator[PaperCell]:
@@ -241,6 +242,15 @@ def _author_cells() -> Iterator[PaperCell]:
     row, value = AUTHORS["fedrgd"]
     about = f"FedRGD as its authors ran it, 10 clients; their value: {value}"
     yield PaperCell("fedrgd-authors", about, own, "authors", row, "cifar10", value)
+
+
+def _fl2_cells() -> Iterator[PaperCell]:
+    """A later paper's table; its cells are presets, and in no table of this paper's."""
+    for name, label, data, labeled, partition, method, value in fl2_cells.rows(SEMIFL):
+        config = _federated(data, labeled, partition, method)
+        printed = f"(FL)²'s authors print {value}" if value else "in (FL)²'s table, its value unknown to us"
+        about = f"{label}, {data} with {labeled} labels, {PARTITION_NAMES[partition]}; {printed}"
+        yield PaperCell(name, about, config, "", "", "", value)
 
 
 def laps(data: str, labeled: int) -> int:
