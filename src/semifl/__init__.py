@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from semifl.api.training import load, train
     from semifl.configuration.health import Health
     from semifl.errors import RunStopped, UserError
+    from semifl.methods.balanced import Balanced
     from semifl.methods.semifl import SemiFL
 
 __version__ = "0.1.0"
 __all__ = [
+    "Balanced",
     "Classifier",
     "FederatedData",
     "Health",
@@ -29,6 +31,7 @@ __all__ = [
 
 # Public names are loaded when they are first used: `semifl --help` must not wait for torch.
 _HOMES = {
+    "Balanced": "semifl.methods.balanced",
     "Classifier": "semifl.api.result",
     "FederatedData": "semifl.api.data",
     "Health": "semifl.configuration.health",

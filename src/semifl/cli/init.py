@@ -42,8 +42,7 @@ unreadable = "stop"        # "skip" leaves out files that cannot be read as pict
 
 {model}
 [method]
-name = "semifl"            # others: semifl list methods
-threshold = 0.8            # how sure a client must be of a label to train on it; lower it if all clients abstain
+name = "balanced"          # made for few labels and uneven sites; the paper's is "semifl"; others: semifl list methods
 activity_rate = 1.0        # share of the clients that take part in each round
 client_epochs = 5          # passes over the pictures in a round, at each client
 server_epochs = 5          # … and at the server

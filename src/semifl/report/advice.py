@@ -62,7 +62,8 @@ def _remedies(run: Run) -> str:
     threshold, epochs = run.settings.get("method.threshold"), run.settings.get("method.server_epochs")
     lower = "Lower method.threshold" + (f" (now {threshold})" if threshold is not None else "")
     more = "give the server more epochs" + (f" (method.server_epochs, now {epochs})" if epochs is not None else "")
-    return f"{lower}, {more} or labels, start from trained weights (model.weights), or train for more rounds."
+    other = "" if _is_balanced(run) else 'Take method.name = "balanced", which has no threshold. Or: '
+    return f"{other}{lower}, {more} or labels, start from trained weights (model.weights), or train for more rounds."
 
 
 def _one_class(run: Run) -> Iterator[str]:
@@ -73,8 +74,19 @@ def _one_class(run: Run) -> Iterator[str]:
         label = recent[-1].index(max(recent[-1]))
         yield (
             f"Nearly all confident pseudo-labels are of one class ({_name(run, label)}): the model is collapsing. "
-            "Raise method.threshold, lower method.lr, or give the server more epochs."
+            f"{_another_method(run)}, lower method.lr, or give the server more epochs."
         )
+
+
+def _is_balanced(run: Run) -> bool:
+    return run.settings.get("method.name") == "balanced"
+
+
+def _another_method(run: Run) -> str:
+    """What has helped where others collapsed: results/few-labels."""
+    if _is_balanced(run):
+        return "Let fewer epochs pass at the clients (method.client_epochs)"
+    return 'Take method.name = "balanced", or else method.statistics = "cohort" and a higher method.threshold'
 
 
 def _fallen(run: Run) -> Iterator[str]:
@@ -95,8 +107,12 @@ def _no_gain(run: Run) -> Iterator[str]:
         return
     confident = list(run.series("confident_accuracy").values())[-RECENT:]
     hint = "train for more rounds, or see in the pseudo-label curves whether clients believe too little or too much"
+    if not _is_balanced(run):
+        hint = f'take method.name = "balanced", {hint}'
     if confident and statistics.fmean(confident) < 80:
-        hint = "confident pseudo-labels are often wrong, so raise method.threshold or start from a better model"
+        hint = "confident pseudo-labels are often wrong, so start from a better model" + (
+            "" if _is_balanced(run) else ', take method.name = "balanced", or raise method.threshold'
+        )
     than = "no better than" if last > alone - AS_GOOD else f"{alone - last:.1f} points worse than"
     of = "" if metric == "accuracy" else f"{WORDS[metric]} "
     yield f"The model is {than} one trained on the labels alone ({of}{last:.1f} against {alone:.1f} %): {hint}."

@@ -48,6 +48,7 @@ def test_worse_than_labels_alone_with_wrong_labels_asks_for_a_higher_threshold(t
     text = said(tmp_path, result={"labels_only_accuracy": 90.0}, confident_accuracy=60.0)
     assert "10.0 points worse" in text
     assert "raise method.threshold" in text
+    assert "balanced" in text
 
 
 def test_uneven_classes(tmp_path: Path) -> None:
