@@ -86,7 +86,7 @@ class World:
         kept = frozen_features(folder, place.facts, spec, config.method.thing, Seed(config.run.seed), place.precision)
         pictures = sum(len(each) for each in (self.division.server, self.division.validation, place.holdings.order))
         tested = sum(len(labels) for _, labels in place.graded.values())
-        refuse_large_features(kept, place, pictures, tested, spec.cache_gb, "model.cache_gb")
+        kept.disk_bytes = refuse_large_features(kept, place, pictures, tested, spec.cache_gb, "model.cache_gb")
         return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def deciding(self) -> dict[str, str]:
@@ -152,8 +152,8 @@ def frozen_features(
 
 def refuse_large_features(
     kept: FrozenFeatures, place: Place, pictures: int, tested: int, gigabytes: float, limit: str
-) -> None:
-    """Told before anything is computed; `limit` is whose word the gigabytes are."""
+) -> int:
+    """Told before anything is computed; `limit` is whose word the gigabytes are. Else: how many bytes it will be."""
     facts, network = place.facts, place.network
     one = network.frozen(torch.zeros(1, facts.channels, facts.size, facts.size, device=network.device))
     needed = kept.bytes_of(pictures, tested, one.numel())
@@ -162,6 +162,7 @@ def refuse_large_features(
             f"the frozen features of {pictures} pictures in {kept.views} weak and as many strong views take "
             f"{needed / 1e9:.2g} GB of disk, and {limit} allows {gigabytes:g}: lower model.views"
         )
+    return needed
 
 
 def refuse_too_large(model: Chosen[Any], facts: Facts, architecture: Table | None = None) -> None:

@@ -43,6 +43,7 @@ class FrozenFeatures:
     strong_view: Kind | None  # None: the method has none
     seed: Seed
     settings: str  # all else that decides bits on the way from a picture to its features
+    disk_bytes: int = 0  # once everything is there, where somebody has counted
     _opened: dict[tuple[Owner, int], Tensor] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def _rehearsed(world: World, place: Place, workers: int, result: Estimate) -> Es
     result.memory_bytes = _memory(world, workers)
     kept = federation.memory_bytes * min(2 * run.rounds, len(world.division.clients) * 2)
     result.disk_bytes = tensor_bytes(state) * (4 if run.labels_only else 2) + tensor_bytes(method.weights(state)) + kept
+    result.disk_bytes += place.features.disk_bytes if place.features else 0
     return result
 
 

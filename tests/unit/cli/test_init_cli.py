@@ -73,3 +73,12 @@ def test_a_place_that_cannot_be_written_is_one_sentence(capsys: Output) -> None:
 def test_a_word_people_try_first(capsys: Output) -> None:
     assert invoke(["new", "x"]) == 2
     assert "use 'semifl init'" in capsys.readouterr().err
+
+
+def test_a_project_on_a_backbone_is_read_at_its_size_and_says_how_to_fetch_it(tmp_path, capsys):
+    assert invoke(["init", str(tmp_path / "fruit"), "--pretrained"]) == 0
+    assert "semifl backbone get efficientnet_lite0" in capsys.readouterr().out
+    table = decode(read(tmp_path / "fruit/config.toml")).table()
+    assert (table["model"]["name"], table["model"]["train"], table["model"]["views"]) == ("pretrained", "head", 4)
+    assert table["data"]["size"] == table["model"]["size"] == 160
+    assert table["method"]["optimizer"] == "adamw"

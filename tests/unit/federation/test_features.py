@@ -165,5 +165,6 @@ def test_features_that_would_not_fit_are_told_before_anything_is_computed(lite, 
     with pytest.raises(UserError, match=r"take 0\.0013 GB of disk, and model\.cache_gb allows .*: lower model\.views"):
         build_world(small).place(None, "cpu", tmp_path)
     enough = replace(spec, cache_gb=needed / 1e9)
-    build_world(replace(config, model=replace(config.model, thing=enough.build))).place(None, "cpu", tmp_path)
+    place = build_world(replace(config, model=replace(config.model, thing=enough.build))).place(None, "cpu", tmp_path)
+    assert place.features.disk_bytes == needed  # which `semifl check` adds to the disk that a run takes
     assert list(tmp_path.iterdir()) == []
