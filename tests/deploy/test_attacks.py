@@ -13,7 +13,7 @@ pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semif
 from deploy.net import OPERATOR, Net
 from federated_pictures import make_federation
 from semifl.deploy.flare.provision import environment, log_file, settle, site_command
-from semifl.deploy.flare.session import HubDown, Line
+from semifl.deploy.flare.session import HubDown, HubLine
 
 pytestmark = pytest.mark.skipif(os.environ.get("SEMIFL_DEPLOY") != "full", reason="part of make test-deploy")
 SITES = ("clinic-a", "clinic-b")
@@ -46,7 +46,7 @@ def foreign(tmp_path_factory):
 
 def connected(net):
     try:
-        line = Line(net.kits[OPERATOR])
+        line = HubLine(net.kits[OPERATOR])
     except HubDown:
         return None
     try:
@@ -129,7 +129,7 @@ def test_a_site_cannot_give_orders(net):
         for name in kept:
             (kit.startup / name).write_bytes((net.kits["clinic-a"].startup / name).read_bytes())
         with pytest.raises(HubDown, match=f"does not let {OPERATOR} in"):
-            Line(kit).close()
+            HubLine(kit).close()
     finally:
         for name, content in kept.items():
             (kit.startup / name).write_bytes(content)

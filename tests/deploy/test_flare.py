@@ -17,7 +17,7 @@ from federated_pictures import make_federation, run_table
 from semifl import toml
 from semifl.configuration.config import decode
 from semifl.deploy.flare.job import write_job
-from semifl.deploy.flare.session import Line
+from semifl.deploy.flare.session import HubLine
 from semifl.learning.weights import digest
 from semifl.running.loop import start
 
@@ -306,7 +306,7 @@ def test_what_only_sites_can_refuse_is_told_to_the_operator(net):
 @full
 def test_a_job_tampered_with_is_refused_by_the_hub(net, tmp_path):
     """A job that no 'semifl deploy run' would submit."""
-    line = Line(net.kits[OPERATOR])
+    line = HubLine(net.kits[OPERATOR])
     try:
         tables = {
             "tampered": {**run_table(), "method": {"name": "semifl", "treshold": 0.9}},

@@ -19,7 +19,7 @@ from deploy.net import OPERATOR, Net
 from federated_pictures import make_federation, run_table
 from semifl import toml
 from semifl.deploy.flare.provision import environment, hub_command, settle, site_command
-from semifl.deploy.flare.session import HubDown, Line
+from semifl.deploy.flare.session import HubDown, HubLine
 from semifl.deploy.place import PlaceOfData, write_place
 from semifl.deploy.privacy import Ledger
 
@@ -86,7 +86,7 @@ def wait_for(condition, seconds):
 
 def connected(net):
     try:
-        line = Line(net.kits[OPERATOR])
+        line = HubLine(net.kits[OPERATOR])
     except HubDown:
         return []
     try:
@@ -222,7 +222,7 @@ def test_a_site_commands_nothing_at_the_hub(net, run, member):
 
 def test_an_operator_reaches_no_site(net, run):
     mine = Possessions(net)
-    line = Line(net.kits[OPERATOR])
+    line = HubLine(net.kits[OPERATOR])
     try:
         job = job_of(net, "clinic-a")
         results = intruder.attack(line._session.api.cell, [*HONEST, f"clinic-a.{job}", f"server.{job}"])
@@ -240,7 +240,7 @@ def test_an_operator_has_the_commands_that_semifl_uses_and_no_others(net, run):
     from semifl.deploy.flare.gate import COMMANDS
 
     mine = Possessions(net)
-    line = Line(net.kits[OPERATOR])
+    line = HubLine(net.kits[OPERATOR])
     try:
         api = line._session.api
         shell = {"pwd", "ls", "cat", "head", "tail", "grep", "sys_info", "configure_site_log", "report_resources"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from semifl.report.paper_figures import Curve
-    from semifl.studies.paper_figures import Line, PaperFigure
+    from semifl.studies.paper_figures import FigureLine, PaperFigure
 
 ABOUT = {
     "ssfl": "Figure 1: a server with labels, clients without",
@@ -93,7 +93,7 @@ def _fill(
     return fill_table(tables, where, seeds, options.worker_count(jobs), workers, device) if tables else []
 
 
-def _cells(figure: PaperFigure) -> list[Line]:
+def _cells(figure: PaperFigure) -> list[FigureLine]:
     return [line for panel in figure.panels for line in (*panel.lines, *panel.levels)]
 
 
@@ -126,7 +126,7 @@ def _draw_runs(figure: PaperFigure, scale: str, where: Path) -> Figure:
     return draw(figure.title, panels, figure.columns, f"scale {scale}; {note}" if note else f"scale {scale}")
 
 
-def _curve(line: Line, where: Path, marked: bool) -> Curve:
+def _curve(line: FigureLine, where: Path, marked: bool) -> Curve:
     """The runs of a line that are there, whatever their seeds."""
     from semifl.report.groups import Group
     from semifl.report.paper_figures import Curve, printed_value

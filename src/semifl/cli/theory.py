@@ -64,13 +64,13 @@ def critical(
     workers: Workers = None,
     seed: SeedNumber = 0,
 ) -> None:
-    """Sweep the number of labels, and show where unlabeled points stop winning."""
+    """CriticalSweep the number of labels, and show where unlabeled points stop winning."""
     from semifl.theory import figures, page
-    from semifl.theory.critical import Sweep, table
+    from semifl.theory.critical import CriticalSweep, table
 
     directory = out or Path("runs/theory-critical")
     settings = _settings(setting)
-    sweep = Sweep(repetitions, quick, seed)
+    sweep = CriticalSweep(repetitions, quick, seed)
     risks = _finish(sweep.cells(settings), directory, workers)
     gains = {each: sweep.gains(each, risks) for each in settings}
     text = table(sweep, gains)

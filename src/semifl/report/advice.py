@@ -21,7 +21,7 @@ FALLEN = 5.0  # points between the best and the last model
 ODD = 0.15  # mean confidence below the others' in the same rounds
 
 
-class Standing(NamedTuple):
+class SiteStanding(NamedTuple):
     """How a client's mean confidence compares with the middle of those asked in the same rounds."""
 
     client: int
@@ -118,7 +118,7 @@ def _no_gain(run: Run) -> Iterator[str]:
     yield f"The model is {than} one trained on the labels alone ({of}{last:.1f} against {alone:.1f} %): {hint}."
 
 
-def standings(run: Run) -> list[Standing]:
+def standings(run: Run) -> list[SiteStanding]:
     """Each client against the middle of its cohorts: rounds differ, so only the same round is compared."""
     gaps: dict[int, list[float]] = {}
     latest: dict[int, float] = {}
@@ -128,10 +128,10 @@ def standings(run: Run) -> list[Standing]:
             latest[client] = mean
             if len(means) >= 3:
                 gaps.setdefault(client, []).append(mean - statistics.median(means.values()))
-    return [Standing(client, latest[client], statistics.fmean(all_[-5:])) for client, all_ in sorted(gaps.items())]
+    return [SiteStanding(client, latest[client], statistics.fmean(all_[-5:])) for client, all_ in sorted(gaps.items())]
 
 
-def odd_sites(run: Run) -> list[Standing]:
+def odd_sites(run: Run) -> list[SiteStanding]:
     """Clients whose confidence lies far below the others'."""
     everyone = standings(run)
     if len(everyone) < 4:

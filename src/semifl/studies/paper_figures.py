@@ -25,7 +25,7 @@ MEASURES = {
 }
 
 
-class Line(NamedTuple):
+class FigureLine(NamedTuple):
     label: str
     cell: Cell
 
@@ -34,8 +34,8 @@ class Panel(NamedTuple):
     """Curves over rounds of one key of rounds.jsonl, in percent, and lines that are the best round of a run."""
 
     title: str
-    lines: list[Line]
-    levels: list[Line]
+    lines: list[FigureLine]
+    levels: list[FigureLine]
     key: str = "accuracy"
     scale: float = 1.0
     ylabel: str = "test accuracy, percent"
@@ -68,11 +68,11 @@ def _curves(every: list[Placed], scale: str, data: str) -> PaperFigure:
     for partition in (paper.PARTITION_NAMES[key] for key in kept):
         for labeled in counts:
             rows = _at(every, "results", (data, f"{data}-{labeled}"))
-            lines = [Line(label, rows[f"{label}, {partition}"]) for label in FEDERATED]
+            lines = [FigureLine(label, rows[f"{label}, {partition}"]) for label in FEDERATED]
             panels.append(Panel(f"{partition}, {labeled} labels", lines, _levels(rows)))
     for labeled in counts:
         rows = _at(every, "results", (data, f"{data}-{labeled}"))
-        lines = [Line(label, rows[label]) for label, _ in SSL.values()]
+        lines = [FigureLine(label, rows[label]) for label, _ in SSL.values()]
         panels.append(Panel(f"all pictures in one place, {labeled} labels", lines, _levels(rows), shares=True))
     return PaperFigure(f"Learning curves, {data}", panels, len(counts) if scale == "paper" else len(panels))
 
@@ -81,7 +81,7 @@ def _fedsgd(every: list[Placed], scale: str, name: str) -> PaperFigure:
     panels = []
     for column in ("IID", "non-IID, K = 2"):
         rows = _at(every, "figure", (column,))
-        lines = [Line(label, rows[label]) for label in ("FedSGD + FixMatch", "FedAvg + FixMatch")]
+        lines = [FigureLine(label, rows[label]) for label in ("FedSGD + FixMatch", "FedAvg + FixMatch")]
         panels.append(Panel(column, lines, _levels(rows), bytes_too=True))
     return PaperFigure("FixMatch with FedSGD, and with FedAvg", panels, 2)
 
@@ -90,7 +90,7 @@ def _quality(every: list[Placed], scale: str, name: str) -> PaperFigure:
     panels = []
     for column in ("IID", "non-IID, K = 2"):
         rows = _at(every, "component", (column,))
-        lines = [Line(label, rows[row]) for row, label in QUALITY.items()]
+        lines = [FigureLine(label, rows[row]) for row, label in QUALITY.items()]
         for key, (title, factor) in MEASURES.items():
             panels.append(Panel(f"{title}, {column}", lines, [], key, factor, "percent"))
     return PaperFigure("Quality of pseudo-labels", panels, 3)
@@ -101,7 +101,7 @@ def _ablation(every: list[Placed], scale: str, name: str) -> PaperFigure:
     for column in ("IID", "non-IID, K = 2"):
         rows = _at(every, "ablation", (column,))
         levels = _levels(_at(every, "component", (column,)))
-        panels.append(Panel(column, [Line(label, cell) for label, cell in rows.items()], levels))
+        panels.append(Panel(column, [FigureLine(label, cell) for label, cell in rows.items()], levels))
     return PaperFigure("Local epochs, Mixup and global momentum", panels, 2)
 
 
@@ -122,5 +122,5 @@ def _at(every: Iterable[Placed], table: str, columns: tuple[str, ...]) -> dict[s
     }
 
 
-def _levels(rows: dict[str, Cell]) -> list[Line]:
-    return [Line(label, rows[label]) for label in SUPERVISED]
+def _levels(rows: dict[str, Cell]) -> list[FigureLine]:
+    return [FigureLine(label, rows[label]) for label in SUPERVISED]

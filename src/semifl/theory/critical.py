@@ -16,7 +16,7 @@ ZETAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
-class Sweep:
+class CriticalSweep:
     """For every ζ and n_u: labels alone, and the same labels with n_u unlabeled points."""
 
     repetitions: int = 20
@@ -68,7 +68,7 @@ def crossing(zetas: Sequence[float], gains: Floats) -> float | None:
     return float(zetas[left] + (zetas[left + 1] - zetas[left]) * high / (high - low))
 
 
-def table(sweep: Sweep, gains: Mapping[Setting, Mapping[int, Floats]]) -> str:
+def table(sweep: CriticalSweep, gains: Mapping[Setting, Mapping[int, Floats]]) -> str:
     """The predicted critical ζ and the observed crossings, as text."""
     lines = [f"{'setting':<12} {'n_u':>8} {'predicted ζ':>12} {'observed ζ':>11}"]
     for setting, by_size in gains.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semifl.durable import replace_file, replace_text
-from semifl.theory.critical import Sweep, crossing
+from semifl.theory.critical import CriticalSweep, crossing
 from semifl.theory.demo import Scene
 from semifl.theory.kernel import Floats
 from semifl.theory.rates import Slope
@@ -77,7 +77,7 @@ def _draw_slope(axes: Any, slope: Slope) -> None:
     axes.plot(n, predicted, "--", color=colour, linewidth=1, label=f"predicted bound's slope {slope.predicted:.2f}")
 
 
-def draw_critical(settings: Sequence[Setting], sweep: Sweep, gains: dict[Setting, dict[int, Floats]]) -> Figure:
+def draw_critical(settings: Sequence[Setting], sweep: CriticalSweep, gains: dict[Setting, dict[int, Floats]]) -> Figure:
     """The observed gain by ζ, and the predicted critical value."""
     figure, panels = canvas(len(settings))
     for axes, setting in zip(panels, settings, strict=True):

@@ -99,7 +99,7 @@ def test_what_is_missing_is_run_and_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     cell = tables.Cell("toy", "row", "x", {**toy_table(), "rounds": 1, "labels_only": False})
-    line = paper_figures.Line("toy", cell)
+    line = paper_figures.FigureLine("toy", cell)
     figure = paper_figures.PaperFigure("toy", [paper_figures.Panel("panel", [line], [line])], 1)
     monkeypatch.setitem(FIGURES, "ablation", lambda every, scale, name: figure)
     words = ["figure", "ablation", "--scale", "tiny", "--seeds", "0,1", "--jobs", "1", "--runs", str(tmp_path / "runs")]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from semifl.theory.cells import finish
-from semifl.theory.critical import Sweep, crossing, table
+from semifl.theory.critical import CriticalSweep, crossing, table
 from semifl.theory.settings import SETTINGS
 
 
@@ -19,7 +19,7 @@ def test_the_crossing_is_read_off_between_two_points() -> None:
 
 def test_unlabeled_points_help_most_when_labels_are_few(tmp_path: Path) -> None:
     setting = SETTINGS["adequate"]
-    sweep = Sweep(repetitions=8, quick=True)
+    sweep = CriticalSweep(repetitions=8, quick=True)
     risks = finish(sweep.cells([setting]), tmp_path / "cells.jsonl", 1)
     gains = sweep.gains(setting, risks)
     assert set(gains) == set(sweep.sizes(setting))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from semifl.theory.critical import Sweep
+from semifl.theory.critical import CriticalSweep
 from semifl.theory.demo import scene
 from semifl.theory.figures import draw_critical, draw_demo, draw_rates, save
 from semifl.theory.page import write_page
@@ -34,7 +34,7 @@ def test_rates(tmp_path: Path) -> None:
 
 
 def test_critical(tmp_path: Path) -> None:
-    setting, sweep = SETTINGS["rough"], Sweep(quick=True)
+    setting, sweep = SETTINGS["rough"], CriticalSweep(quick=True)
     gains = {setting: {1000: np.linspace(3, 0.5, len(sweep.zetas))}}
     check(tmp_path, "critical", save(draw_critical([setting], sweep, gains), tmp_path, "critical"))
 

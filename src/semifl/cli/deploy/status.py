@@ -9,7 +9,7 @@ import typer
 from semifl.cli.deploy.kit_options import AnyKit, of_this_machine, operators
 
 if TYPE_CHECKING:
-    from semifl.deploy.flare.session import Line
+    from semifl.deploy.flare.session import HubLine
     from semifl.deploy.kit import Kit
 
 
@@ -18,12 +18,12 @@ def command(kit: AnyKit = None) -> None:
     if here := of_this_machine(kit, "status"):
         _this_machine(here)
         return
-    from semifl.deploy.flare.session import HubDown, Line, NotRunning
+    from semifl.deploy.flare.session import HubDown, HubLine, NotRunning
     from semifl.errors import RunStopped
 
     operator = operators(kit, "status")
     try:
-        line = Line(operator)
+        line = HubLine(operator)
         try:
             _federation(operator, line)
         finally:
@@ -32,7 +32,7 @@ def command(kit: AnyKit = None) -> None:
         raise RunStopped(str(error)) from error
 
 
-def _federation(operator: Kit, line: Line) -> None:
+def _federation(operator: Kit, line: HubLine) -> None:
     from semifl.deploy.flare.session import NotRunning
 
     connected = line.connected()

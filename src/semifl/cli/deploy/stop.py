@@ -24,12 +24,12 @@ def command(kit: AnyKit = None) -> None:
 
 
 def _stop_runs(kit: Path | None) -> None:
-    from semifl.deploy.flare.session import HubDown, Line, NotRunning
+    from semifl.deploy.flare.session import HubDown, HubLine, NotRunning
     from semifl.errors import RunStopped
 
     operator = operators(kit, "stop")
     try:
-        line = Line(operator)
+        line = HubLine(operator)
     except HubDown as error:
         raise RunStopped(str(error)) from error
     try:

@@ -28,7 +28,7 @@ class NotRunning(Exception):
     """The job has ended, or has not begun."""
 
 
-class Line:
+class HubLine:
     """A session with the hub; one that broke is replaced by opening a new line."""
 
     def __init__(self, kit: Kit) -> None:

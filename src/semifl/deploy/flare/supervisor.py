@@ -17,7 +17,7 @@ from typing import TypeVar
 from semifl.deploy.flare.controller import OUTCOME, RESULTS
 from semifl.deploy.flare.job import job_name, write_job
 from semifl.deploy.flare.mirror import Mirror
-from semifl.deploy.flare.session import HubDown, Line, NotLetIn, NotRunning
+from semifl.deploy.flare.session import HubDown, HubLine, NotLetIn, NotRunning
 from semifl.deploy.hub import read_settings
 from semifl.deploy.kit import Kit
 from semifl.errors import RunStopped, UserError
@@ -44,7 +44,7 @@ class Supervisor:
     mirror: Mirror
     say: Callable[[str], None]
     began: bool = False  # whether a job waits or runs at the hub
-    _line: Line | None = None
+    _line: HubLine | None = None
     _refusals: int = 0
     _heard: bool = False  # whether the job at hand has answered
     _looked: float = 0.0
@@ -86,12 +86,12 @@ class Supervisor:
         since = time.monotonic()
         return self._persist(lambda line: self._look(line, job, since))
 
-    def _persist(self, ask: Callable[[Line], T | None]) -> T:
+    def _persist(self, ask: Callable[[HubLine], T | None]) -> T:
         """Ask until there is an answer; a hub that is down may come back in hours."""
         while True:
             try:
                 if self._line is None:
-                    self._line = Line(self.kit)
+                    self._line = HubLine(self.kit)
                     self._refusals = 0
                 answer = ask(self._line)
                 if answer is not None:
@@ -107,7 +107,7 @@ class Supervisor:
                 self._hang_up(str(error))
             time.sleep(POLL)
 
-    def _find_or_begin(self, line: Line) -> str | None:
+    def _find_or_begin(self, line: HubLine) -> str | None:
         """The run's job; None while too few sites are connected to begin one."""
         for job, name in line.running(job_name(self.name)).items():
             if name == job_name(self.name):
@@ -121,7 +121,7 @@ class Supervisor:
         with tempfile.TemporaryDirectory() as folder:
             return line.submit(write_job(Path(folder), self.name, self.table, self.kit.sites, settings.min_updates))
 
-    def _look(self, line: Line, job: str, since: float) -> JobEnd | None:
+    def _look(self, line: HubLine, job: str, since: float) -> JobEnd | None:
         """How the job ended, or None as long as it has not."""
         status = line.status(job)
         if status.startswith("FINISHED"):
@@ -137,7 +137,7 @@ class Supervisor:
         self._readmit(line, job, since)
         return None
 
-    def _readmit(self, line: Line, job: str, since: float) -> None:
+    def _readmit(self, line: HubLine, job: str, since: float) -> None:
         """Ask for a new job when a site has come back: it cannot join the one that runs."""
         now = time.monotonic()
         if now - since < SETTLING or now - self._looked < LOOK_FOR_SITES:
@@ -152,7 +152,7 @@ class Supervisor:
             self._tell(f"{', '.join(back)} came back and will take part again")
             line.ask(job, {"after": self.mirror.known, "gone": back, "wish": "paused"})
 
-    def _collect(self, line: Line, job: str, status: str) -> JobEnd:
+    def _collect(self, line: HubLine, job: str, status: str) -> JobEnd:
         """The job's result: the run as it stands, and the hub's last word on it."""
         with tempfile.TemporaryDirectory() as folder:
             try:
