@@ -57,7 +57,7 @@ lr = 0.03                  # learning rate; 0.01 if the accuracy jumps up and do
 README = """# Your own pictures
 
 Put pictures into these folders. Rename, add and remove folders as you need; their names are the names of your classes
-and sites. PNG, JPEG, WEBP, GIF, BMP and TIFF of any size will do.
+and sites. PNG, JPEG, WEBP, GIF, BMP and TIFF of any size will do, and DICOM with `pip install 'semifl[dicom]'`.
 
 ```
 pictures/
