@@ -32,7 +32,7 @@ def test_it_is_listed_and_runs_by_its_name(gullible: str, tmp_path: Path, capsys
     settings = ["--set", "method.name=gullible", "--set", "rounds=1", "--set", "labels_only=false"]
     unset = ["--set", "data.clients=40"]
     path = tmp_path / "config.toml"
-    path.write_text('[model]\nname = "cnn"\nwidth = 4\n', encoding="utf-8")
+    path.write_text('[data]\nname = "digits"\n[model]\nname = "cnn"\nwidth = 4\n', encoding="utf-8")
     assert invoke(["run", str(path), *settings, *unset, "--out", out, "--workers", "1"]) == 0
     assert (tmp_path / "run/result.json").exists()
 
