@@ -27,7 +27,7 @@ unit: .venv/ready ## the test suite alone
 test-faults: .venv/ready ## kills, damage, full disks, fuzzing and poisoned clients in full (about half an hour)
 	SEMIFL_FAULTS=full $(BIN)/python -m pytest tests/faults -s
 
-test-deploy: .venv/ready ## hub, sites and engines as real processes: kills, restarts, attacks, Flower (about ten minutes)
+test-deploy: .venv/ready ## hub, sites and engines as real processes: kills, restarts, attacks, Flower (about an hour)
 	$(PIP) --editable '.[dev,flare,flower]'
 	SEMIFL_DEPLOY=full $(BIN)/python -m pytest tests/deploy tests/unit/deploy --durations=10
 

@@ -294,7 +294,7 @@ def test_a_mistake_is_told_at_the_operators(net, table, sentence):
 @full
 def test_what_only_sites_can_refuse_is_told_to_the_operator(net):
     cases = {
-        "absurd-size": ({**run_table(), "data": {"size": 5000}}, "limits.largest_picture"),
+        "absurd-size": ({**run_table(), "data": {"size": 500}}, "limits.largest_picture"),
         "statistics": (run_table(statistics="cohort"), "share.statistics"),
     }
     for name, (table, sentence) in cases.items():

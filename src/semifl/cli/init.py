@@ -69,7 +69,7 @@ BACKBONE_SIZE = 160  # pixels: enough for most photographs, and half the cost of
 README = """# Your own pictures
 
 Put pictures into these folders. Rename, add and remove folders as you need; their names are the names of your classes
-and sites. PNG, JPEG, WEBP, GIF, BMP and TIFF of any size will do.
+and sites. PNG, JPEG, WEBP, GIF, BMP and TIFF of any size will do, and DICOM with `pip install 'semifl[dicom]'`.
 
 ```
 pictures/

@@ -173,7 +173,7 @@ def _never_asked(run: Run) -> Iterator[str]:
     never = run.client_count - len(asked)
     if run.is_finished and asked and never > 0:
         yield (
-            f"{never} of {run.client_count} clients were never asked: "
+            f"{never} of {run.client_count} clients {'was' if never == 1 else 'were'} never asked: "
             "train for more rounds or raise method.activity_rate."
         )
 

@@ -152,3 +152,24 @@ def test_the_report_has_tiles_curves_and_numbers_for_the_metric(run: Path) -> No
     cells = [f"{result[f'{prefix}sensitivity']:.1f} %" for prefix in ("", "best_", "labels_only_")]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
     assert f'<th scope="row">sensitivity</th>{row}' in text
+
+
+def test_a_table_with_columns_has_a_row_for_labels_only(tmp_path: Path, capsys: Output) -> None:
+    from semifl.studies.tables import own_table, run_directory
+
+    path = tmp_path / "table.toml"
+    path.write_text(
+        "[rows.low]\n'method.threshold' = 0.3\n[rows.high]\n'method.threshold' = 0.9\n"
+        "[columns.few]\n'data.labeled' = 10\n[columns.many]\n'data.labeled' = 20\n"
+    )
+    reached = {("low", "few"): 70, ("high", "few"): 80, ("low", "many"): 95, ("high", "many"): 90}
+    for cell in own_table(path, "paper").cells:
+        directory = run_directory(tmp_path / "runs", cell, 0)
+        directory.mkdir(parents=True)
+        value = reached[cell.row, cell.column]
+        (directory / "result.json").write_text(json.dumps({"accuracy": value, "labels_only_accuracy": value - 7}))
+    assert invoke(["table", str(path), "--out", str(tmp_path / "runs")]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if "labels only" in line)
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    # Beside the best of each column: 80 with few labels, 95 with many.
+    assert cells == ["labels only, of the best row", "73.0 (n = 1)", "88.0 (n = 1)"]

@@ -72,5 +72,7 @@ def _read(path: Path) -> dict[str, np.ndarray[Any, Any]]:
             if missing:
                 raise UserError(f"{path} has no {missing[0]}: it holds {', '.join(sorted(archive)[:10])}")
             return {name: np.asarray(archive[name]) for name in NEEDED}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except UserError:
+        raise
+    except (Exception, MemoryError) as error:  # archives and headers of arrays are damaged in many ways
         raise UserError(f"{path} is not a NumPy archive that can be read ({' '.join(str(error).split())})") from error
