@@ -56,20 +56,20 @@ class Estimate:
 
 
 def estimate(world: World, workers: int, device: str) -> Estimate:
-    """Rehearse one round."""
+    """By trying one round."""
     result = Estimate()
     with TemporaryDirectory(prefix="semifl-check-") as folder:
-        return _rehearsed(world, world.place(None, device, Path(folder)), workers, result)
+        return _after_one_round(world, world.place(None, device, Path(folder)), workers, result)
 
 
-def _rehearsed(world: World, place: Place, workers: int, result: Estimate) -> Estimate:
+def _after_one_round(world: World, place: Place, workers: int, result: Estimate) -> Estimate:
     check_outputs(place)
     result.parameters = place.network.vector.numel()
     config = world.config
     server = _Server(place, world, result, workers)
     method = config.method.thing.busiest()
     federation = _Federation(place, len(world.division.clients), method, result, workers)
-    t = Round(1, 0.0, Seed(config.run.seed).under("check"))
+    t = Round(2, 0.0, Seed(config.run.seed).under("check"))  # like most: the first may have more to do
     state, model = method.round(t, method.start(place.network.weights()), server.at(t), federation)
     server.test(model)
     run = config.run
