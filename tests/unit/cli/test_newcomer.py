@@ -64,7 +64,7 @@ def test_a_run_can_be_checked_but_not_be_run_again(tmp_path: Path, capsys: Outpu
         ("data.size=100000", "data.size must lie between 2 and 1024, not 100000"),
         ("method.activity_rate=0", "method.activity_rate = 0 asks no client at all"),
         ("method.lr=1000", "the server's first steps diverge"),
-        ("threshold=0.9", "unknown key threshold; did you mean 'method.threshold'?"),
+        ("warm_up=9", "unknown key warm_up; did you mean 'method.warm_up'?"),
         ("patience=3", "unknown key patience; did you mean 'stop.patience'?"),
         ("width=3", "unknown key width; did you mean 'model.width'?"),
         ("thread=3", "unknown key thread; did you mean 'threads'?"),
@@ -75,6 +75,12 @@ def test_senseless_values_are_refused(project: Path, capsys: Output, setting: st
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+
+
+def test_a_key_of_the_method_that_is_named_is_found(project: Path, capsys: Output) -> None:
+    settings = ["--set", "method.name=semifl", "--set", "threshold=0.9"]
+    assert invoke(["check", str(project / "config.toml"), "--workers", "1", *settings]) == 2
+    assert "unknown key threshold; did you mean 'method.threshold'?" in capsys.readouterr().err
 
 
 def test_pictures_that_no_memory_can_hold_are_refused(project: Path, capsys: Output, monkeypatch) -> None:
