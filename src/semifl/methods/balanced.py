@@ -43,7 +43,7 @@ class Balanced(LabeledServer):
     """Meant to be used as it is, with few labels or many, even clients or uneven ones."""
 
     clip_norm: NotNegative = 1.0  # largest gradient norm of a step; 0 does not clip
-    statistics: Literal["server", "cohort"] = "cohort"  # whose pictures the BatchNorm statistics come from
+    statistics: Literal["server", "cohort", "all"] = "cohort"  # whose pictures the BatchNorm statistics come from
     server_optimizer: ServerOptimizer = Momentum(momentum=0.0)  # the global step
     server_steps: Count = 30  # that the server takes in a round at least, in more epochs where labels are few
     warm_up: Whole = 150  # steps on the labels before the first clients are asked
@@ -55,20 +55,21 @@ class Balanced(LabeledServer):
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         S_t = self.cohort(clients, t)
         W = self.server_update(server, state.weights, t)
-        model = Snapshot(W, corrected(server.statistics(W), state.correction))
+        model = self.snapshot(W, state.correction, server, clients)
         change = self.aggregation(reply.update.change for reply in clients.each(S_t, model, t) if reply.update)
         mean = change and {name: W[name] + change[name] for name in W}
         step = self.server_optimizer.step(W, mean, state.past)
         state = State(*step, averaged(state.average, W), self.correction_after(change, state, model))
-        return RoundResult(state, self.standing(state, server))
+        return RoundResult(state, self.snapshot(state.average, state.correction, server, clients))
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         """W̄ after one more server update."""
         W = self.server_update(server, state.weights, t)
-        return self.standing(state._replace(average=averaged(state.average, W)), server)
+        return self.snapshot(averaged(state.average, W), state.correction, server, clients)
 
-    def standing(self, state: State, server: Server) -> Snapshot:
-        return Snapshot(state.average, corrected(server.statistics(state.average), state.correction))
+    def snapshot(self, W: Weights, correction: Weights, server: Server, clients: Federation) -> Snapshot:
+        """With the server's statistics, corrected by what cohorts told with their updates, or with everybody's."""
+        return Snapshot(W, corrected(self.refresh(W, server, clients, ()), correction))
 
     def server_update(self, server: Server, W: Weights, t: Round) -> Weights:
         steps = self.server_steps + (self.warm_up if t.index == 1 else 0)
@@ -107,7 +108,7 @@ class Balanced(LabeledServer):
 
     def correction_after(self, change: Weights | None, state: State, model: Snapshot) -> Weights:
         """By what this round's clients measured: all of it at first, then as slowly as W̄ moves."""
-        if change is None or self.statistics == "server":
+        if change is None or self.statistics != "cohort":
             return state.correction
         rate = 1 - KEPT if state.correction else 1.0
         return learned(state.correction or unchanged(model.stats), change, rate)

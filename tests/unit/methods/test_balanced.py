@@ -13,7 +13,7 @@ from semifl.data.mixtures import MixedBatch
 from semifl.federation.sites import statistics_of
 from semifl.federation.tally import tensor_bytes
 from semifl.federation.world import Round
-from semifl.learning.batchnorm import Moments, layers
+from semifl.learning.batchnorm import Moments, layers, pool
 from semifl.learning.network import Network
 from semifl.learning.norm_correction import SHIFT, SQUARE
 from semifl.learning.training import Fit, Fitted
@@ -96,7 +96,8 @@ def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
     state = testbed.round(1, testbed.method.start(testbed.first))
     ((sent, _),) = testbed.clients.sent
     own = testbed.server.statistics(sent.weights)
-    assert all(torch.equal(sent.stats[name].mean, each.mean) for name, each in own.items())  # nobody has told yet
+    for name, each in own.items():  # nobody has told yet
+        torch.testing.assert_close(sent.stats[name].mean, each.mean)
 
     (layer,) = own
     parts = [
@@ -119,6 +120,17 @@ def test_statistics_stay_at_home_if_they_must() -> None:
     ((sent, _),) = testbed.clients.sent
     assert state.correction == {}
     assert all(set(reply.update.change) == set(sent.weights) for reply in testbed.clients.replies)
+
+
+def test_everybody_can_be_asked_instead() -> None:
+    testbed = Testbed(name="balanced", statistics="all", server_batch=4, warm_up=0, server_steps=2)
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    ((sent, _),) = testbed.clients.sent
+    everybody = pool([testbed.server.statistics(sent.weights), *testbed.clients.statistics(sent.weights, range(4))])
+    for name, each in everybody.items():
+        torch.testing.assert_close(sent.stats[name].mean, each.mean)
+        torch.testing.assert_close(sent.stats[name].var, each.var)
+    assert state.correction == {}
 
 
 def test_a_round_moves_hardly_more_bytes_than_semifl() -> None:
