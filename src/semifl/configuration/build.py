@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from semifl import machine, registry
-from semifl.configuration.config import VIEWS, Chosen, Config, Views, WarmStart
+from semifl.configuration.config import VIEWS, Chosen, Config, Views, WarmStart, spec_of
 from semifl.data.augment import strong, weak
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, Source
 from semifl.data.labels import balanced_draw, hold_out
@@ -125,11 +125,6 @@ def build_world(config: Config) -> World:
         rows = _kept_whitening(config, data.facts) or whitening_rows(data.images[server], data.facts.std)
         data = replace(data, facts=replace(data.facts, whitening=rows))
     return World(config, data, Division(server, validation, holdings))
-
-
-def spec_of(model: Chosen[Any]) -> Any:
-    """The dataclass of a model of ours; None for one of a person's own."""
-    return getattr(model.thing, "__self__", None)
 
 
 def _with_backbone(config: Config, facts: Facts) -> Facts:

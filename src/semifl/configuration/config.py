@@ -320,9 +320,14 @@ def _keys_of(name: str, section: Table) -> list[str]:
     return []
 
 
+def spec_of(model: Chosen[Any]) -> Any:
+    """The dataclass of a model of ours; None for one of a person's own."""
+    return getattr(model.thing, "__self__", None)
+
+
 def _let_backbone_choose_size(data: Table, model: Chosen[Callable[..., Any]]) -> None:
     """A folder's pictures are read at the size that the backbone sees, unless somebody says another."""
-    side = getattr(getattr(model.thing, "__self__", None), "picture_size", None)
+    side = getattr(spec_of(model), "picture_size", None)
     name = data.get("name")
     if side is None or "size" in data or not isinstance(name, str) or name.startswith(HANDED_OVER):
         return

@@ -16,8 +16,8 @@ from typing import Any
 from torch import nn
 
 from semifl import __version__
-from semifl.configuration.build import BYTES, COPIES, World, build_model, spec_of
-from semifl.configuration.config import Config, WarmStart, decode, refuse_unknown
+from semifl.configuration.build import BYTES, COPIES, World, build_model
+from semifl.configuration.config import Config, WarmStart, decode, refuse_unknown, spec_of
 from semifl.data.dataset import Facts
 from semifl.deploy import wire
 from semifl.deploy.policy import Policy

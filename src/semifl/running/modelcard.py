@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from semifl.configuration.build import spec_of
+from semifl.configuration.config import spec_of
 from semifl.durable import replace_text
 from semifl.records.metrics import OF_A_MODEL, WORDS, said
 from semifl.records.record import Summary, number

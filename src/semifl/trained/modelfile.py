@@ -11,8 +11,8 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import nn
 
-from semifl.configuration.build import World, build_model, refuse_too_large, spec_of
-from semifl.configuration.config import WarmStart, decode
+from semifl.configuration.build import World, build_model, refuse_too_large
+from semifl.configuration.config import WarmStart, decode, spec_of
 from semifl.data.dataset import Facts
 from semifl.durable import replace_file
 from semifl.errors import UserError
