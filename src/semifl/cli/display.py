@@ -61,7 +61,9 @@ def outcome(result: Summary) -> list[str]:
     name = WORDS[metric]
     lines = [f"{name:<12} {said(name, value)}  (best round {result['best_round']}: {said(name, best)})"]
     if alone is not None and value is not None:
-        lines.append(f"labels only  {said(name, alone)}  the clients brought {value - alone:+.1f} points")
+        plain = number(facts.get(f"plain_labels_only_{metric}"))
+        use = "" if plain is None else f"this use of the labels brought {alone - plain:+.1f} points, "
+        lines.append(f"labels only  {said(name, alone)}  {use}the clients brought {value - alone:+.1f} points")
     others = [each for each in OF_A_MODEL if each != metric and number(facts.get(each)) is not None]
     if others:
         lines.append(f"also         {', '.join(f'{WORDS[each]} {said(each, number(facts[each]))}' for each in others)}")

@@ -73,6 +73,9 @@ class Recipe(Checked):
     def busiest(self) -> Self:
         return self
 
+    def plain_server(self) -> Recipe | None:
+        return None
+
     # What a round is made of
 
     def cohort_size(self, M: int) -> int:

@@ -219,3 +219,7 @@ class Method(Protocol):
     def busiest(self) -> Any:
         """The same method with clients that train on all they have, whose work is the most a round can cost."""
         ...
+
+    def plain_server(self) -> Any:
+        """The method whose server uses its labels as everybody would; None where this one does no more with them."""
+        ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
 import torch
@@ -26,6 +26,7 @@ from semifl.learning.norm_correction import corrected, learned, measured, unchan
 from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
 from semifl.learning.training import Fit
 from semifl.learning.weights import Snapshot, Weights, changed
+from semifl.methods.semifl import SemiFL
 
 KEPT = 0.8  # of an average over rounds: about the last five
 NEGLIGIBLE = 0.05  # a weight below which a picture costs more time than it teaches
@@ -121,6 +122,10 @@ class Balanced(LabeledServer):
 
     def preview(self) -> Preview:
         return Preview(self.strong_view, self.mix_beta)
+
+    def plain_server(self) -> SemiFL:
+        """Weak views for its epochs, and no warm-up: what more is made of the labels here is not the clients' gain."""
+        return SemiFL(**{field.name: getattr(self, field.name) for field in fields(LabeledServer)})
 
 
 def weights_of(confidence: Tensor) -> Tensor:

@@ -61,6 +61,9 @@ class Centralized(Checked):
     def busiest(self) -> Self:
         return self
 
+    def plain_server(self) -> None:
+        return None
+
     def start(self, weights: Weights) -> State:
         return State(weights, {}, {}, copy(weights) if self.ema else {})
 

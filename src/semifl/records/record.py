@@ -70,7 +70,10 @@ class RoundRecord(Measured):
 
 @with_config(ConfigDict(extra="allow", strict=True))
 class Summary(TypedDict):
-    """result.json. Beside `accuracy` stand the other numbers of a model, and each again with best_ and labels_only_."""
+    """result.json. Beside `accuracy` stand the other numbers of a model, and each again with best_ and labels_only_.
+
+    Where a method makes more of the labels than plain training does, also with plain_labels_only_.
+    """
 
     method: str
     dataset: str

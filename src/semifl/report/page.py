@@ -69,6 +69,7 @@ def page(paths: Sequence[Path], stamp: str = "") -> str:
         groups=groups,
         tiles=_tiles(groups[0]) if len(groups) == 1 else [],
         scores=_scores(groups[0]) if len(groups) == 1 else [],
+        scores_header=["on the test pictures", *_scored_models(groups[0]).values()],
         overview=_overview(groups) if len(runs) > 1 else [],
         overview_header=_overview_header(groups[0].metric),
         figures=learning_figures(groups),
@@ -122,6 +123,9 @@ def _tiles(group: Group) -> list[tuple[str, str]]:
         name, last = f"{name} so far", so_far[-1].mean
         best = max(point.mean for point in so_far)
     tiles = [(name, _percent(last)), ("labels only", _percent(alone))]
+    plain = group.result(f"plain_labels_only_{metric}")
+    if alone is not None and plain is not None:
+        tiles.append(("this use of the labels brought", f"{alone - plain:+.1f} points"))
     if last is not None and alone is not None:
         tiles.append(("the clients brought", f"{last - alone:+.1f} points"))
     tiles.append(("best round", _percent(best)))
@@ -132,13 +136,21 @@ def _tiles(group: Group) -> list[tuple[str, str]]:
 
 
 def _scores(group: Group) -> list[list[str]]:
-    """Every number of the final model, of the best round and of the labels-only model, side by side."""
+    """Every number of the final model, of the best round and of the labels-only models, side by side."""
     rows = []
     for name, word in WORDS.items():
-        values = [group.result(f"{prefix}{name}") for prefix in ("", "best_", "labels_only_")]
+        values = [group.result(f"{prefix}{name}") for prefix in _scored_models(group)]
         if any(value is not None for value in values):
             rows.append([word, *(said(name, value) for value in values)])
     return rows
+
+
+def _scored_models(group: Group) -> dict[str, str]:
+    """The models whose numbers a result has, by the beginning of their names; only some methods have the last."""
+    models = {"": "final model", "best_": "best round", "labels_only_": "labels only"}
+    if group.result("plain_labels_only_accuracy") is not None:
+        models["plain_labels_only_"] = "labels only, by weak views"
+    return models
 
 
 def _overview_header(metric: Metric) -> list[str]:

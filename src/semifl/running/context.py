@@ -116,9 +116,9 @@ class RunContext:
     def client_pictures(self) -> list[int]:
         return self.elsewhere.pictures if self.elsewhere else self.world.division.clients.counts.tolist()
 
-    def nobody(self) -> LocalFederation:
+    def nobody(self, method: Any) -> LocalFederation:
         """A federation that no client has joined."""
-        return LocalFederation(self.pool, 0, self.method, self.tally)
+        return LocalFederation(self.pool, 0, method, self.tally)
 
     def server_with(self, positions: Tensor) -> ServerSite:
         """A server that holds these labeled pictures."""

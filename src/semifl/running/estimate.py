@@ -73,11 +73,13 @@ def _after_one_round(world: World, place: Place, workers: int, result: Estimate)
     state, model = method.round(t, method.start(place.network.weights()), server.at(t), federation)
     server.test(model)
     run = config.run
-    labels_only = result.seconds.get("server", 0.0) if run.labels_only else 0.0
+    # Of a second one, by a plain server, no more is known than that it has less to do.
+    models_alone = int(run.labels_only) * (2 if method.plain_server() else 1)
+    labels_only = models_alone * result.seconds.get("server", 0.0)
     result.minutes = (run.rounds * (sum(result.seconds.values()) + labels_only) + result.once) / 60
     result.memory_bytes = _memory(world, workers)
     kept = federation.memory_bytes * min(2 * run.rounds, len(world.division.clients) * 2)
-    result.disk_bytes = tensor_bytes(state) * (4 if run.labels_only else 2) + tensor_bytes(method.weights(state)) + kept
+    result.disk_bytes = tensor_bytes(state) * (2 + 2 * models_alone) + tensor_bytes(method.weights(state)) + kept
     result.disk_bytes += place.features.disk_bytes if place.features else 0
     return result
 

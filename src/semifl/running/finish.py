@@ -17,12 +17,10 @@ from semifl.records.record import JSON, Measured, RoundRecord, Summary, number
 from semifl.running.context import FEATURES, RunContext
 from semifl.running.gallery import write_gallery
 from semifl.running.guard import Guard, beats
-from semifl.running.labels_only import LabelsOnly
+from semifl.running.labels_only import Baselines, scores_alone
 from semifl.running.modelcard import write_model_card
-from semifl.running.recording import measure, scores
+from semifl.running.recording import measure
 from semifl.trained.modelfile import save_model
-
-Baselines = dict[str, LabelsOnly]  # "all" was trained on all labels, "train" without those held out
 
 
 def finish(context: RunContext, last: int, state: Any, baselines: Baselines, guard: Guard | None) -> Summary:
@@ -38,7 +36,7 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     history: list[RoundRecord] = context.directory.rounds()
     if guard or not context.world.config.split.validation or best_on_validation(final, history, context.metric):
         keep_model(context, final)
-    result = summary(context, history, final, baselines.get("all"), time.perf_counter() - began)
+    result = summary(context, history, final, baselines, time.perf_counter() - began)
     if guard:
         result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
     assert context.tally.score is not None
@@ -111,7 +109,7 @@ def summary(
     context: RunContext,
     history: Sequence[RoundRecord],
     final: Measured,
-    labels_only: LabelsOnly | None,
+    baselines: Baselines,
     final_seconds: float,
 ) -> Summary:
     """What result.json says; the final model competes for the best as one more round."""
@@ -119,7 +117,6 @@ def summary(
     records: list[Measured] = [*history, final]
     by_test = max(records, key=lambda record: record["accuracy"])
     best = max(records, key=lambda record: deciding(record, metric))
-    alone = scores(labels_only.test, context.positive, None) if labels_only else {}
     seconds = [record["seconds"]["total"] for record in history]
     found: JSON = {
         "method": config.method.name,
@@ -132,7 +129,8 @@ def summary(
         "best_round": best["round"],
         "best_test_accuracy": by_test["accuracy"],
         "best_test_round": by_test["round"],
-        **{f"labels_only_{name}": alone.get(name) for name in OF_A_MODEL if name in final},
+        **{f"labels_only_{name}": None for name in OF_A_MODEL if name in final},
+        **scores_alone(context, baselines),
         "seconds": round(sum(seconds) + final_seconds, 3),
         "seconds_per_round": round(sum(seconds) / len(seconds), 4) if seconds else None,
         "bytes_up": sum(record["bytes_up"] for record in records),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -11,6 +11,7 @@ from semifl.learning.weights import Snapshot
 from semifl.running.binding import bound_to, refuse_another_config
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import RunContext
+from semifl.running.recording import scores
 
 
 class LabelsOnly(NamedTuple):
@@ -19,11 +20,14 @@ class LabelsOnly(NamedTuple):
     validation: Score | None
 
 
-def train_labels_only(context: RunContext, positions: Tensor, name: str) -> LabelsOnly:
+Baselines = dict[str, LabelsOnly]  # "all" labels, "train": without those held out, "plain": all by a plain server
+
+
+def train_labels_only(context: RunContext, method: Any, positions: Tensor, name: str) -> LabelsOnly:
     """Train on these labeled pictures alone; checkpoints under `name`, so that nothing is trained twice."""
     checkpoints = Checkpoints(context.directory.checkpoints / name)
-    server, nobody = context.server_with(positions).alone(), context.nobody()
-    state = context.method.start(context.first_weights)
+    server, nobody = context.server_with(positions).alone(), context.nobody(method)
+    state = method.start(context.first_weights)
     world, rounds = context.world, context.world.config.run.rounds
     # Its learning rates hang on the rounds.
     bound = bound_to(world.config, rounds=rounds, labels_only=name, **world.deciding())
@@ -34,10 +38,21 @@ def train_labels_only(context: RunContext, positions: Tensor, name: str) -> Labe
         done, state = saved.round, saved.state
     for index in range(done + 1, rounds + 1):
         t = context.round_at(index, index)
-        state = context.method.round(t, state, server.at(t), nobody).state
+        state = method.round(t, state, server.at(t), nobody).state
         checkpoints.save(index, state, bound)
         context.observer.baseline(index, rounds)
     t = context.round_at(rounds + 1, rounds)
-    model = context.method.finish(t, state, server.at(t), nobody)
+    model = method.finish(t, state, server.at(t), nobody)
     held_out = server.grade(model, "validation") if context.world.config.split.validation else None
     return LabelsOnly(model, server.grade(model, "test"), held_out)
+
+
+def scores_alone(context: RunContext, baselines: Baselines) -> dict[str, float]:
+    """What the labels alone reach, and where the method makes more of them than others what plain training does."""
+    prefixes = {"labels_only": "all", "plain_labels_only": "plain"}
+    return {
+        f"{prefix}_{name}": value
+        for prefix, which in prefixes.items()
+        if which in baselines
+        for name, value in scores(baselines[which].test, context.positive, None).items()
+    }

@@ -28,13 +28,14 @@ from semifl.running.binding import Bound, bound_to, refuse_another_config, refus
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, open_context
 from semifl.running.fallback import Sound, remembered
-from semifl.running.finish import Baselines, best_on_validation, deciding, finish, keep_model, write_world
+from semifl.running.finish import best_on_validation, deciding, finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
-from semifl.running.labels_only import train_labels_only
-from semifl.running.recording import environment, measure, scores
+from semifl.running.labels_only import Baselines, scores_alone, train_labels_only
+from semifl.running.recording import environment, measure
 from semifl.toml import Table
 
-LABELS_ONLY = {"all": "labels_only", "train": "labels_only_train"}  # where their checkpoints lie
+# Where their checkpoints lie.
+LABELS_ONLY = {"all": "labels_only", "train": "labels_only_train", "plain": "labels_only_plain"}
 
 
 class LoopState(NamedTuple):
@@ -192,12 +193,15 @@ def _baselines(context: RunContext) -> Baselines:
     # A method that lives on the clients' labels does not learn without them, so it has no baseline to beat.
     if (run.labels_only and "client_labels" not in context.method.needs) or run.guard:
         everything = torch.cat([division.server, division.validation]).sort().values
-        baselines["all"] = train_labels_only(context, everything, LABELS_ONLY["all"])
-        alone = scores(baselines["all"].test, context.positive, None)
-        context.directory.write_facts("labels_only.json", {f"labels_only_{name}": each for name, each in alone.items()})
-        context.observer.labels_only(alone[run.metric])
+        plain = context.method.plain_server()
+        if plain:
+            baselines["plain"] = train_labels_only(context, plain, everything, LABELS_ONLY["plain"])
+        baselines["all"] = train_labels_only(context, context.method, everything, LABELS_ONLY["all"])
+        alone = scores_alone(context, baselines)
+        context.directory.write_facts("labels_only.json", alone)
+        context.observer.labels_only(alone[f"labels_only_{run.metric}"])
     if run.guard:
-        baselines["train"] = train_labels_only(context, division.server, LABELS_ONLY["train"])
+        baselines["train"] = train_labels_only(context, context.method, division.server, LABELS_ONLY["train"])
         assert baselines["train"].validation is not None
         context.observer.warn(what_it_can_tell(baselines["train"].validation, run.metric))
     return baselines

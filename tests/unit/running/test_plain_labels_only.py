@@ -1,0 +1,71 @@
+"""Where a method makes more of the labels than plain training, what came from where: labels, their use, clients."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from semifl.cli.display import outcome
+from semifl.configuration.config import decode
+from semifl.report.page import page
+from semifl.running.context import Silent
+from semifl.running.loop import resume, start
+from toys import toy_table
+
+SHARED = {"lr": 0.05, "server_epochs": 1}
+
+
+def table(**method: object) -> dict:
+    """The clients' half is cut short: it is not what is looked at."""
+    return {**toy_table(), "rounds": 2, "method": {**SHARED, "client_epochs": 1, **method}}
+
+
+class Killed(Exception):
+    pass
+
+
+class KilledInTheBaselines(Silent):
+    """In the third round that is trained on labels alone, the first of the second such model."""
+
+    seen = 0
+
+    def baseline(self, done: int, rounds: int) -> None:
+        self.seen += 1
+        if self.seen == 3:
+            raise Killed
+
+
+def test_plain_labels_only_is_semifls(tmp_path: Path) -> None:
+    ours = start(decode(table(name="balanced", warm_up=3, server_steps=4)), tmp_path / "balanced")
+    semifl = start(decode(table(name="semifl", clip_norm=1.0)), tmp_path / "semifl")
+    for name in ("accuracy", "balanced_accuracy", "auc", "f1", "calibration_error"):
+        assert ours[f"plain_labels_only_{name}"] == semifl[f"labels_only_{name}"]
+    assert not [name for name in semifl if name.startswith("plain_")]  # it has no other
+
+
+def test_nothing_is_trained_twice(tmp_path: Path) -> None:
+    config = decode(table(name="balanced", warm_up=3, server_steps=4))
+    whole = start(config, tmp_path / "whole")
+    with pytest.raises(Killed):
+        start(config, tmp_path / "cut", observer=KilledInTheBaselines())
+    again = KilledInTheBaselines()
+    again.seen = -10
+    resumed = resume(tmp_path / "cut", observer=again)
+    assert again.seen == -10 + 1  # of four rounds of two models three were done
+    assert {name: value for name, value in resumed.items() if "seconds" not in name} == {
+        name: value for name, value in whole.items() if "seconds" not in name
+    }
+
+
+def test_it_is_said_where_people_look(tmp_path: Path) -> None:
+    start(decode(table(name="balanced", warm_up=3, server_steps=4)), tmp_path / "run")
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    result |= {"accuracy": 90.0, "labels_only_accuracy": 84.5, "plain_labels_only_accuracy": 70.25}
+    (tmp_path / "run/result.json").write_text(json.dumps(result))
+    said = "this use of the labels brought +14.2 points, the clients brought +5.5 points"
+    assert said in "\n".join(outcome(result))
+    text = page([tmp_path / "run"])
+    assert "this use of the labels brought" in text
+    assert "+14.2 points" in text
+    assert "labels only, by weak views" in text
+    assert "70.2 %" in text
