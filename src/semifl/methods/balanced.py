@@ -1,7 +1,7 @@
 """SemiFL in balance: the server learns by the clients' loss and as much; pseudo-labels are weighed, not cut.
 
 Letters: W weights, W̄ their average over rounds, S_t cohort, w weight of a pseudo-label, D the pictures to train on,
-α(·) weak and 𝒜(·) strong view, λ_mix the Mixup weight.
+π shares of the classes, α(·) weak and 𝒜(·) strong view, λ_mix the Mixup weight.
 `docs/methods/balanced.md` says what each part brings, and how that was measured.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -30,6 +31,7 @@ from semifl.methods.semifl import SemiFL
 
 KEPT = 0.8  # of an average over rounds: about the last five
 NEGLIGIBLE = 0.05  # a weight below which a picture costs more time than it teaches
+EVENLY = 0.1  # of a participant's labels, added to all classes alike, so that no share is 0
 
 
 class State(NamedTuple):
@@ -37,6 +39,13 @@ class State(NamedTuple):
     past: Past
     average: Weights  # W̄; empty before the first round
     correction: Weights  # of the server's BatchNorm statistics; empty before anybody told
+
+
+class Sent(NamedTuple):
+    """What is sent to every client."""
+
+    model: Snapshot
+    π: Tensor  # of the server's labels
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,8 @@ class Balanced(LabeledServer):
         S_t = self.cohort(clients, t)
         W = self.server_update(server, state.weights, t)
         model = self.snapshot(W, state.correction, server, clients)
-        change = self.aggregation(reply.update.change for reply in clients.each(S_t, model, t) if reply.update)
+        sent = Sent(model, shares(F.one_hot(server.labels, server.facts.classes)))
+        change = self.aggregation(reply.update.change for reply in clients.each(S_t, sent, t) if reply.update)
         mean = change and {name: W[name] + change[name] for name in W}
         step = self.server_optimizer.step(W, mean, state.past)
         state = State(*step, averaged(state.average, W), self.correction_after(change, state, model))
@@ -82,7 +92,8 @@ class Balanced(LabeledServer):
         batches = self.batches(server, y, torch.arange(len(y)), self.server_batch, epochs)
         return server.fit(Fit(W, batches, self.loss, self.local_sgd(t), server.seed.under("fit"))).weights
 
-    def client_update(self, client: Client, model: Snapshot, t: Round) -> Update:
+    def client_update(self, client: Client, sent: Sent, t: Round) -> Update:
+        model = sent.model
         view = weak(client.images, client.facts, client.seed.at("label"))
         pseudo = client.pseudo_labels(model, view)  # once, with the model as it was sent
         w = weights_of(pseudo.confidence)
@@ -90,21 +101,27 @@ class Balanced(LabeledServer):
         D = (w >= NEGLIGIBLE).nonzero().flatten()
         y = w[:, None] * F.one_hot(pseudo.labels, client.facts.classes)
         batches = self.batches(client, y, D, self.client_batch, self.client_epochs)
-        fitted = client.fit(Fit(model.weights, batches, self.loss, self.client_sgd(t), client.seed.under("fit")))
+        loss = partial(self.loss, offset=(shares(y) / sent.π).log())
+        fitted = client.fit(Fit(model.weights, batches, loss, self.client_sgd(t), client.seed.under("fit")))
         after = dict(fitted.weights)
         if self.statistics == "cohort":
             after |= measured(client.statistics(model.weights), model.stats)
-        return Update(changed(after, self.sent_weights(model)), len(D), fitted.terms, {})
+        return Update(changed(after, self.sent_weights(sent)), len(D), fitted.terms, {})
 
     def batches(self, site: Participant, y: Tensor, D: Tensor, batch: int, epochs: int) -> Iterator[MixedBatch]:
         mixing = Mixing(self.strong_view, self.mix_beta, "epoch", "shared")
         return mixing.epochs(site.images, y, D, site.facts, batch, epochs, site.seed)
 
-    def loss(self, network: Network, batch: MixedBatch) -> dict[str, Tensor]:
-        """Everybody's: cross-entropy of strong views and of mixtures. A label of weight w is a target with that sum."""
-        λ_mix = batch.mix_weight
-        L_strong = F.cross_entropy(network(batch.strong), batch.fix_labels)
-        L_mix = F.cross_entropy(network(batch.mixed), λ_mix * batch.fix_labels + (1 - λ_mix) * batch.mix_labels)
+    def loss(self, network: Network, batch: MixedBatch, offset: Tensor | None = None) -> dict[str, Tensor]:
+        """Everybody's: cross-entropy of strong views and of mixtures. A label of weight w is a target with that sum.
+
+        A client's offset says how much more it has of each class than the server. So its logits need not learn that,
+        and classes that it lacks are not unlearned (logit adjustment).
+        """
+        λ_mix, more = batch.mix_weight, 0.0 if offset is None else offset.to(network.device)
+        L_strong = F.cross_entropy(network(batch.strong) + more, batch.fix_labels)
+        mixed_labels = λ_mix * batch.fix_labels + (1 - λ_mix) * batch.mix_labels
+        L_mix = F.cross_entropy(network(batch.mixed) + more, mixed_labels)
         return {"loss": L_strong + L_mix, "strong": L_strong, "mix": L_mix}
 
     def correction_after(self, change: Weights | None, state: State, model: Snapshot) -> Weights:
@@ -117,8 +134,12 @@ class Balanced(LabeledServer):
     def weights(self, state: State) -> Weights:
         return state.weights
 
-    def sent_weights(self, model: Snapshot) -> Weights:
-        return model.weights | unchanged(model.stats) if self.statistics == "cohort" else model.weights
+    def sent_model(self, sent: Sent) -> Snapshot:
+        return sent.model
+
+    def sent_weights(self, sent: Sent) -> Weights:
+        weights, stats = sent.model
+        return weights | unchanged(stats) if self.statistics == "cohort" else weights
 
     def preview(self) -> Preview:
         return Preview(self.strong_view, self.mix_beta)
@@ -132,6 +153,12 @@ def weights_of(confidence: Tensor) -> Tensor:
     """w: 1 from the mean confidence on, below it by a bell curve as wide as confidences spread (as in SoftMatch)."""
     below = (confidence.mean() - confidence).clamp(min=0)
     return (-(below**2) / (2 * confidence.var(correction=0) + 1e-12)).exp()
+
+
+def shares(y: Tensor) -> Tensor:
+    """π: of the classes among weighed labels, a little evened out."""
+    counts = y.float().sum(dim=0)
+    return (counts / counts.sum() + EVENLY / len(counts)) / (1 + EVENLY)
 
 
 def averaged(average: Weights, W: Weights) -> Weights:

@@ -10,15 +10,16 @@ import torch
 from torch import nn
 
 from semifl.data.mixtures import MixedBatch
-from semifl.federation.sites import statistics_of
+from semifl.federation.sites import ClientSite, statistics_of
 from semifl.federation.tally import tensor_bytes
 from semifl.federation.world import Round
 from semifl.learning.batchnorm import Moments, layers, pool
 from semifl.learning.network import Network
 from semifl.learning.norm_correction import SHIFT, SQUARE
+from semifl.learning.targets import PseudoLabels
 from semifl.learning.training import Fit, Fitted
 from semifl.learning.weights import Snapshot
-from semifl.methods.balanced import Balanced, weights_of
+from semifl.methods.balanced import Balanced, Sent, shares, weights_of
 from semifl.models.wide_resnet import WideResNet
 from semifl.randomness import Seed
 from testbed import Testbed
@@ -54,6 +55,33 @@ def test_the_loss_by_hand() -> None:
     assert terms["strong"].item() == pytest.approx(L_strong)
     assert terms["mix"].item() == pytest.approx(L_mix)
     assert terms["loss"].item() == pytest.approx(L_strong + L_mix)
+
+    offset = np.array([0.5, -2.0, 0.1])
+    L_strong = -(first * np.log(softmax(strong @ A.T + b + offset))).sum(axis=1).mean()
+    L_mix = -((0.3 * first + 0.7 * second) * np.log(softmax(mixed @ A.T + b + offset))).sum(axis=1).mean()
+    adjusted = Balanced().loss(Network(module), batch, torch.tensor(offset))
+    assert (adjusted["strong"].item(), adjusted["mix"].item()) == pytest.approx((L_strong, L_mix))
+
+
+def test_shares_by_hand() -> None:
+    """Weights 1 and 0.5 of the first class and 0.5 of the third; a tenth more is spread over the four."""
+    y = torch.tensor([[1.0, 0, 0, 0], [0.5, 0, 0, 0], [0, 0, 0.5, 0]])
+    expected = np.array([0.75 + 0.025, 0.025, 0.25 + 0.025, 0.025]) / 1.1
+    assert shares(y).tolist() == pytest.approx(expected.tolist())
+
+
+def test_a_client_is_offset_by_what_it_has_more_of_than_the_server() -> None:
+    """Its pseudo-labels all of one class, the server's labels of two: log shares, by hand."""
+    testbed = Testbed(name="balanced", statistics="server")
+    sent = Sent(Snapshot(testbed.first, testbed.server.statistics(testbed.first)), shares(torch.eye(3)[[0, 0, 0, 1]]))
+    client = ClientSite(testbed.place, 1, Seed(0).under("client", 1), None)
+    client.pseudo_labels = lambda model, view: PseudoLabels(torch.full((len(view),), 2), torch.full((len(view),), 0.9))
+    seen = []
+    client.fit = lambda job: seen.append(job.loss.keywords["offset"]) or Fitted(testbed.first, {}, {})
+    testbed.method.client_update(client, sent, Round(1, 0.0, Seed(0)))
+    even = 0.1 / 3
+    expected = [math.log(even / (0.75 + even)), math.log(even / (0.25 + even)), math.log((1 + even) / even)]
+    assert seen[0].tolist() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(("server_steps", "warm_up", "expected"), [(7, 10, (18, 8)), (1, 0, (4, 4))])
@@ -94,7 +122,7 @@ def test_the_model_of_a_round_is_the_average_over_rounds() -> None:
 def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
     testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
-    ((sent, _),) = testbed.clients.sent
+    (((sent, _), _),) = testbed.clients.sent
     own = testbed.server.statistics(sent.weights)
     for name, each in own.items():  # nobody has told yet
         torch.testing.assert_close(sent.stats[name].mean, each.mean)
@@ -108,7 +136,7 @@ def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
     torch.testing.assert_close(state.correction[SHIFT + layer].double(), shift, rtol=1e-4, atol=1e-5)
 
     testbed.round(2, state)
-    ((sent, _),) = testbed.clients.sent
+    (((sent, _), _),) = testbed.clients.sent
     own = testbed.server.statistics(sent.weights)[layer]
     torch.testing.assert_close(sent.stats[layer].mean, own.mean + state.correction[SHIFT + layer] * own.var.sqrt())
     torch.testing.assert_close(sent.stats[layer].var, own.var * state.correction[SQUARE + layer])
@@ -117,7 +145,7 @@ def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
 def test_statistics_stay_at_home_if_they_must() -> None:
     testbed = Testbed(name="balanced", statistics="server", server_batch=4, warm_up=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
-    ((sent, _),) = testbed.clients.sent
+    (((sent, _), _),) = testbed.clients.sent
     assert state.correction == {}
     assert all(set(reply.update.change) == set(sent.weights) for reply in testbed.clients.replies)
 
@@ -125,7 +153,7 @@ def test_statistics_stay_at_home_if_they_must() -> None:
 def test_everybody_can_be_asked_instead() -> None:
     testbed = Testbed(name="balanced", statistics="all", server_batch=4, warm_up=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
-    ((sent, _),) = testbed.clients.sent
+    (((sent, _), _),) = testbed.clients.sent
     everybody = pool([testbed.server.statistics(sent.weights), *testbed.clients.statistics(sent.weights, range(4))])
     for name, each in everybody.items():
         torch.testing.assert_close(sent.stats[name].mean, each.mean)
@@ -143,7 +171,7 @@ def test_a_round_moves_hardly_more_bytes_than_semifl() -> None:
     }
     model = Snapshot(weights, stats)
     semifl = tensor_bytes(model) + tensor_bytes(weights)
-    assert tensor_bytes(model) + tensor_bytes(Balanced().sent_weights(model)) < 1.01 * semifl
+    assert tensor_bytes(model) + tensor_bytes(Balanced().sent_weights(Sent(model, torch.zeros(10)))) < 1.01 * semifl
 
 
 def test_rare_labels_can_weigh_as_much_as_common_ones() -> None:
