@@ -1,0 +1,48 @@
+"""Two alike classes at four uneven sites, as folders: T-shirts and shirts of Fashion-MNIST at 16 × 16 pixels.
+
+`python results/remedies/make_sites.py FOLDER OUT`: the folder with the four .gz files of Fashion-MNIST (as in Debian's
+package dataset-fashion-mnist), and where to write `sites/`. The hub has 20 labels of each class; sites of 600, 300, 200 and
+100 pictures have 90, 50, 20 and 3 % shirts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+CLASSES = {"t-shirt": 0, "shirt": 6}
+SITES = {"north": (60, 540), "east": (150, 150), "south": (160, 40), "west": (97, 3)}  # T-shirts and shirts
+LABELED, TESTED, SIDE = 20, 500, 16
+
+
+def pictures(folder: Path, part: str) -> dict[str, np.ndarray]:
+    """By class, in the order of the files."""
+    raw, said = (gzip.decompress((folder / f"{part}-{kind}-ubyte.gz").read_bytes()) for kind in ("images-idx3", "labels-idx1"))
+    images, labels = np.frombuffer(raw, np.uint8, offset=16).reshape(-1, 28, 28), np.frombuffer(said, np.uint8, offset=8)
+    return {name: images[labels == number] for name, number in CLASSES.items()}
+
+
+def write(images: np.ndarray, folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for place, each in enumerate(images):
+        Image.fromarray(each).resize((SIDE, SIDE), Image.Resampling.BOX).save(folder / f"{name}{place}.png")
+
+
+def main() -> None:
+    source, out = Path(sys.argv[1]), Path(sys.argv[2]) / "sites"
+    train, test = pictures(source, "train"), pictures(source, "t10k")
+    for column, name in enumerate(CLASSES):
+        write(test[name][:TESTED], out / "test" / name, "")
+        write(train[name][:LABELED], out / "labeled" / name, "")
+        start = LABELED
+        for site, counts in SITES.items():
+            write(train[name][start : start + counts[column]], out / "clients" / site, f"{column}-")
+            start += counts[column]
+
+
+if __name__ == "__main__":
+    main()
