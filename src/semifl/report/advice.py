@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from semifl.configuration.health import MESSAGES
-from semifl.records.metrics import WORDS, metric_of
+from semifl.records.metrics import WORDS, metric_of, said
 from semifl.records.record import number
+from semifl.report.groups import Group
 from semifl.report.reading import Run, clients, counts
 
 ENOUGH_ROUNDS = 3  # before anything is said about what clients believe
@@ -33,6 +34,36 @@ def advise(run: Run) -> list[str]:
     """Sentences, the most pressing first; none if nothing is amiss."""
     checks = (_alerts, _nothing_confident, _one_class, _fallen, _no_gain, _odd_sites, _uneven, _losses, _never_asked)
     return [sentence for check in checks for sentence in check(run)]
+
+
+def advise_together(groups: Sequence[Group]) -> list[str]:
+    """What only several kinds of runs tell: whether a backbone without any client beats clients without a backbone."""
+    metric = groups[0].metric
+    sentences = []
+    for group in groups:
+        alone = group.result(f"labels_only_{metric}")
+        if not _has_backbone(group) or alone is None:
+            continue
+        for other in groups:
+            reached = other.result(metric)
+            same_task = _task(group) == _task(other) and other.metric == metric
+            if same_task and not _has_backbone(other) and reached is not None and reached <= alone:
+                sentences.append(
+                    f"The labels alone, on the backbone of {group.label}, reach {said(metric, alone)}: as much as or more "
+                    f"than {other.label} has with its clients and without a backbone ({said(metric, reached)}). Start "
+                    "from the backbone, and see what clients add to it."
+                )
+    return sentences
+
+
+def _has_backbone(group: Group) -> bool:
+    return group.runs[0].settings.get("model.name") == "pretrained"
+
+
+def _task(group: Group) -> tuple[Any, ...]:
+    """What two runs must have in common to have learned the same from as many labels."""
+    settings = group.runs[0].settings
+    return tuple(settings.get(f"data.{key}") for key in ("name", "root", "labeled"))
 
 
 def _alerts(run: Run) -> Iterator[str]:
@@ -110,7 +141,10 @@ def _no_gain(run: Run) -> Iterator[str]:
     if not _is_balanced(run):
         hint = f'take method.name = "balanced", {hint}'
     if confident and statistics.fmean(confident) < 80:
-        hint = "confident pseudo-labels are often wrong, so start from a better model" + (
+        backbone = (
+            "" if run.settings.get("model.name") == "pretrained" else ' (model.name = "pretrained" for photographs)'
+        )
+        hint = f"confident pseudo-labels are often wrong, so start from a better model{backbone}" + (
             "" if _is_balanced(run) else ', take method.name = "balanced", or raise method.threshold'
         )
     than = "no better than" if last > alone - AS_GOOD else f"{alone - last:.1f} points worse than"

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, Template
 from semifl.durable import replace_text
 from semifl.records.metrics import METRICS, WORDS, Metric, said
 from semifl.records.record import number
-from semifl.report.advice import advise
+from semifl.report.advice import advise, advise_together
 from semifl.report.class_figures import calibration, classes, confusion
 from semifl.report.figures import Figure, bytes_figure, learning_figures, seconds_figure
 from semifl.report.groups import Group, group_runs
@@ -62,7 +62,10 @@ def page(paths: Sequence[Path], stamp: str = "") -> str:
     """The whole page; with a stamp it watches for a newer one of itself."""
     runs = [read_run(path) for path in dict.fromkeys(paths)]
     groups = group_runs(runs)
-    notes = [_notes(run, group.label) for group in groups for run in group.runs]
+    notes = [
+        Notes("all runs", [], advise_together(groups)),
+        *(_notes(run, group.label) for group in groups for run in group.runs),
+    ]
     return _template().render(
         title=_title(groups),
         runs=runs,

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from semifl.report.advice import advise, mean_confidence, odd_sites
+from semifl.report.advice import advise, advise_together, mean_confidence, odd_sites
+from semifl.report.groups import group_runs
+from semifl.report.page import page
 from semifl.report.reading import read_run
 from written_runs import round_line, write_run
 
@@ -97,3 +99,18 @@ def test_sites_are_compared_within_a_round_and_not_across_rounds(tmp_path: Path)
 
 def test_mean_confidence_takes_the_middle_of_each_step() -> None:
     assert mean_confidence([1] + [0] * 8 + [1]) == pytest.approx((0.05 + 0.95) / 2)
+
+
+def test_labels_alone_on_a_backbone_beat_clients_from_scratch(tmp_path: Path) -> None:
+    lines = [round_line(index) for index in range(1, 4)]
+    scratch = write_run(tmp_path / "scratch", lines, accuracy=71.0)
+    backbone = write_run(tmp_path / "backbone", lines, accuracy=75.0, labels_only_accuracy=72.5)
+    with (backbone / "config.toml").open("a") as file:
+        file.write('[model]\nname = "pretrained"\n')
+    (sentence,) = advise_together(group_runs([read_run(scratch), read_run(backbone)]))
+    assert "reach 72.5 %" in sentence
+    assert "(71.0 %)" in sentence
+    assert "Start from the backbone" in page([scratch, backbone])
+    better = write_run(tmp_path / "better", lines, accuracy=72.6)  # from scratch, and above
+    assert advise_together(group_runs([read_run(better), read_run(backbone)])) == []
+    assert advise_together(group_runs([read_run(backbone)])) == []
