@@ -49,9 +49,9 @@ def advise_together(groups: Sequence[Group]) -> list[str]:
             same_task = _task(group) == _task(other) and other.metric == metric
             if same_task and not _has_backbone(other) and reached is not None and reached <= alone:
                 sentences.append(
-                    f"The labels alone, on the backbone of {group.label}, reach {said(metric, alone)}: as much as or more "
-                    f"than {other.label} has with its clients and without a backbone ({said(metric, reached)}). Start "
-                    "from the backbone, and see what clients add to it."
+                    f"The labels alone, on the backbone of {group.label}, reach {said(metric, alone)}: no less than "
+                    f"{other.label} has with its clients and without a backbone ({said(metric, reached)}). "
+                    "Start from the backbone, and see what clients add to it."
                 )
     return sentences
 
@@ -141,10 +141,9 @@ def _no_gain(run: Run) -> Iterator[str]:
     if not _is_balanced(run):
         hint = f'take method.name = "balanced", {hint}'
     if confident and statistics.fmean(confident) < 80:
-        backbone = (
-            "" if run.settings.get("model.name") == "pretrained" else ' (model.name = "pretrained" for photographs)'
-        )
-        hint = f"confident pseudo-labels are often wrong, so start from a better model{backbone}" + (
+        has_backbone = run.settings.get("model.name") == "pretrained"
+        better = "" if has_backbone else ' (for photographs model.name = "pretrained")'
+        hint = f"confident pseudo-labels are often wrong, so start from a better model{better}" + (
             "" if _is_balanced(run) else ', take method.name = "balanced", or raise method.threshold'
         )
     than = "no better than" if last > alone - AS_GOOD else f"{alone - last:.1f} points worse than"
