@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,6 +13,7 @@ from semifl.errors import UserError
 if TYPE_CHECKING:
     from semifl.configuration.config import Config
     from semifl.federation.cluster.address import Cluster
+    from semifl.federation.workers import Log
     from semifl.toml import Table
 
 What = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="The name of a preset, or a TOML file.")]
@@ -86,6 +87,32 @@ def team(on: str, workers: int | None, device: str) -> int | Cluster:
     from semifl.configuration.clusters import find_cluster
 
     return find_cluster(on, device)
+
+
+class Hands(NamedTuple):
+    """Who does many runs: so many processes here, or the workers of a cluster."""
+
+    cluster: Cluster | None
+    jobs: int
+    workers: int  # in each run
+    device: str
+
+
+def hands(on: str, jobs: int | None, workers: int, device: str) -> Hands:
+    if not on:
+        return Hands(None, worker_count(jobs), workers, device)
+    if jobs is not None or workers != 1:
+        raise UserError("--on does not go with --jobs or --workers: every worker of a cluster does one run at a time")
+    from semifl.configuration.clusters import find_cluster
+
+    return Hands(find_cluster(on, device), 1, 1, device)
+
+
+def told() -> Log:
+    """What a cluster has to say, beside a table's lines."""
+    from semifl.federation.workers import Log
+
+    return Log(lambda event, **facts: None, lambda sentence: typer.echo(f"warning: {sentence}", err=True))
 
 
 def device_name(device: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from distributed import Client, Future, KilledWorker, wait
 
-from semifl.errors import RunStopped
+from semifl.errors import UserError
 from semifl.federation.cluster.address import Cluster
 from semifl.federation.cluster.team import Team
 from semifl.federation.cluster.worker import UNKNOWN, act, forget, receive
@@ -45,14 +45,23 @@ class ClusterPool:
         finally:
             batch.abandon()
 
+    def as_done(self, job: Job, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """The same for jobs of which none waits for another: each result as it comes, with the item's number."""
+        batch = _Batch(self._team, self._name, job, None, items)
+        try:
+            yield from batch.as_done()
+        finally:
+            batch.abandon()
+
     def workers(self) -> list[str]:
         """Who may take part now."""
         self._team.look()
         return self._team.known()
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):  # whoever is gone has forgotten anyway
-            self._team.client.run(forget, self._name, on_error="ignore")
+        if self._team.client.status == "running":
+            with contextlib.suppress(Exception):  # whoever is gone has forgotten anyway
+                self._team.client.run(forget, self._name, on_error="ignore")
         self._team.close()
 
     def kill(self) -> None:
@@ -81,12 +90,23 @@ class _Batch:
         self._message: tuple[str, Future] | None = None
 
     def results(self) -> Iterator[Any]:
+        """In the order of the items; a limit keeps them from piling up behind a slow one."""
         self._team.look()
         for wanted in range(len(self._items)):
             while wanted not in self._done:
-                self._hand_out(wanted)
+                self._hand_out(wanted, 2 * AHEAD)
                 self._collect()
             yield self._done.pop(wanted)
+
+    def as_done(self) -> Iterator[tuple[int, Any]]:
+        self._team.look()
+        told = 0
+        while told < len(self._items):
+            self._hand_out(told, 1)
+            self._collect()
+            for number in list(self._done):
+                told += 1
+                yield number, self._done.pop(number)
 
     def abandon(self) -> None:
         """Jobs that nobody waits for any more are not begun; those that run come to their end."""
@@ -95,10 +115,10 @@ class _Batch:
         self._begun.clear()
         self._message = None
 
-    def _hand_out(self, wanted: int) -> None:
-        """The limit keeps results from piling up behind a slow one."""
+    def _hand_out(self, first: int, ahead: int) -> None:
+        """The next jobs, so many for each worker beyond the first that is still missing."""
         members = self._team.members()
-        limit = wanted + 2 * AHEAD * len(members)
+        limit = first + ahead * len(members)
         while self._waiting and self._waiting[0] < limit:
             try:
                 self._hand_to(members, self._waiting[0])
@@ -168,9 +188,7 @@ class _Batch:
             return
         error = future.exception()
         if isinstance(error, KilledWorker):
-            raise RunStopped(
-                "a job has ended one worker after the other; if their memory is short, start fewer on a machine"
-            )
+            error = UserError("it ended one worker after the other; if memory is short, start fewer on a machine")
         self._done[number] = JobFailed.of(error)
 
     def _take_back_from_the_dead(self) -> None:

@@ -119,7 +119,8 @@ class Team:
 
 
 def connect(cluster: Cluster) -> Client:
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what a person must know is told in a sentence
+    for name in ("distributed", "distributed.client"):  # what a person must know is told in a sentence
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     tls = cluster.tls
     security = (
         Security(tls_ca_file=tls.ca, tls_client_cert=tls.cert, tls_client_key=tls.key, require_encryption=True)

@@ -39,7 +39,7 @@ class _Kept:
 
 
 _PLACES: dict[str, _Kept] = {}
-_ONE_AT_A_TIME = threading.RLock()
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class Introduction(NamedTuple):
@@ -83,20 +83,19 @@ def _code() -> str:
 
 
 def receive(run: str, packed: Packed, device: str, dask_worker: Any) -> str:
-    """Keep a run's place; or why that cannot be."""
-    with _ONE_AT_A_TIME:
-        now = time.monotonic()
-        for other in [name for name, kept in _PLACES.items() if now - kept.used > FORGOTTEN_AFTER]:
-            forget(other, dask_worker)
-        try:
-            place = unpack(packed)
-            _PLACES[run] = _Kept(
-                _at_home(place, device, _folder(run, dask_worker)) if isinstance(place, Place) else place, now
-            )
-        except (UserError, ImportError, AttributeError) as error:  # the last two: a model or method of one's own
-            return str(error)
-        except OSError as error:
-            return f"cannot open {error.filename}: {error.strerror}; put the file there, or into a folder all share"
+    """Keep a run's place; or why that cannot be. It waits for no job: Dask would take the worker for dead."""
+    now = time.monotonic()
+    for other in [name for name, kept in _PLACES.items() if now - kept.used > FORGOTTEN_AFTER]:
+        forget(other, dask_worker)
+    try:
+        place = unpack(packed)
+        if isinstance(place, Place):
+            place = _at_home(place, device, _folder(run, dask_worker))
+    except (UserError, ImportError, AttributeError) as error:  # the last two: a model or method of one's own
+        return str(error)
+    except OSError as error:
+        return f"cannot open {error.filename}: {error.strerror}; put the file there, or into a folder all share"
+    _PLACES[run] = _Kept(place, now)
     return ""
 
 
@@ -108,13 +107,17 @@ def _at_home(place: Place, device: str, folder: Path) -> Place:
 
 
 def forget(run: str, dask_worker: Any) -> None:
-    with _ONE_AT_A_TIME:
-        _PLACES.pop(run, None)
-        shutil.rmtree(_folder(run, dask_worker), ignore_errors=True)
+    _PLACES.pop(run, None)
+    shutil.rmtree(_folder(run, dask_worker), ignore_errors=True)
 
 
 def _folder(run: str, worker: Any) -> Path:
     return Path(worker.local_directory) / f"semifl-{run}"
+
+
+def scratch() -> Path:
+    """A folder of the worker that a job runs on; it goes with the worker."""
+    return Path(get_worker().local_directory)
 
 
 def act(run: str, job: Job, name: str, common: Packed, item: Packed) -> tuple[str, Any]:
