@@ -64,3 +64,26 @@ def pid_and_ones(place: Any, common: Any, item: int) -> tuple[int, Tensor]:
 def forever(place: Any, common: str, item: int) -> None:
     Path(common, str(os.getpid())).touch()
     time.sleep(3600)
+
+
+def echo_common(place: Any, common: Any, item: Any) -> Any:
+    return common
+
+
+def waits_for(place: Any, common: str, item: int) -> tuple[int, int]:
+    """Until a file is there: jobs are in the middle of their work as long as a test likes."""
+    Path(common, f"begun-{item}").touch()
+    while not Path(common, "go").exists():
+        time.sleep(0.01)
+    return item, os.getpid()
+
+
+class NeedsFile:
+    """A place that opens a file where it arrives."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __setstate__(self, state: dict[str, str]) -> None:
+        self.path = state["path"]
+        Path(self.path).read_bytes()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semifl.cli import options
 from semifl.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,12 +23,18 @@ def command(
         str, typer.Option("--metric", help="A number of result.json [default: the metric that decided the first run].")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    on: options.On = "",
 ) -> None:
-    """Mean over seeds for each setting, and paired differences from the first with 95 % intervals."""
+    """Mean over seeds for each setting, and paired differences from the first with 95 % intervals.
+
+    With --on, runs that are not finished are finished first, on the cluster.
+    """
     from semifl.report.comparison import paired
     from semifl.report.groups import group_runs
     from semifl.report.reading import read_run
 
+    if on:
+        _finish(list(dict.fromkeys(runs)), on)
     groups = group_runs([read_run(path) for path in dict.fromkeys(runs)])
     metric = metric or groups[0].metric
     alone = {group.label: _labels_only(group, metric) for group in groups}
@@ -43,6 +50,16 @@ def command(
         typer.echo(json.dumps({"metric": metric, "against": first, "settings": facts}))
         return
     _print(values, alone, differences, metric, first)
+
+
+def _finish(runs: list[Path], on: str) -> None:
+    from semifl.configuration.clusters import find_cluster
+    from semifl.records.directory import RunDirectory
+    from semifl.studies.cluster_runs import finish_on
+
+    for path in runs:
+        RunDirectory(path).refuse_unreadable()
+    finish_on(find_cluster(on, "auto"), runs, options.told())
 
 
 def _print(

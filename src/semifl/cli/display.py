@@ -22,24 +22,29 @@ IN_THE_WAY = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELO
 
 
 @contextmanager
-def interrupted(directory: Path) -> Iterator[None]:
-    """Say how to go on after Ctrl-C or on a full disk: every finished round is kept."""
+def interrupted(directory: Path, on: str = "") -> Iterator[None]:
+    """Say how to go on after Ctrl-C or on a full disk: every finished round is kept; `on` is a cluster.
+
+    A directory that is not a run's is that of many, which the same command goes on with.
+    """
+    resume = f"semifl resume {directory}{f' --on {on}' if on else ''}"
     try:
         yield
     except KeyboardInterrupt:
         if not (directory / "config.toml").exists():
             raise
-        typer.echo(f"interrupted; every finished round is kept: semifl resume {directory}", err=True)
+        typer.echo(f"interrupted; every finished round is kept: {resume}", err=True)
         raise typer.Exit(130) from None
     except RunStopped as error:
-        raise RunStopped(f"{error}; every finished round is kept: semifl resume {directory}") from error
+        again = resume if (directory / "config.toml").exists() else "the same command goes on"
+        raise RunStopped(f"{error}; every finished round is kept: {again}") from error
     except OSError as error:
         if error.errno not in (*WRITING_FAILED, *IN_THE_WAY):
             raise
         remedy = "make room" if error.errno in WRITING_FAILED else "put that right"
         raise UserError(
             f"cannot write {error.filename or directory}: {error.strerror}; "
-            f"every finished round is kept, so {remedy} and go on with: semifl resume {directory}"
+            f"every finished round is kept, so {remedy} and go on with: {resume}"
         ) from error
 
 

@@ -47,6 +47,7 @@ def command(
     ] = None,
     jobs: options.Jobs = None,
     workers: options.WorkersInEach = 1,
+    on: options.On = "",
     device: options.Device = "auto",
 ) -> None:
     """Draw the paper's figures as PNG and SVG; with --seeds first run what is missing.
@@ -58,7 +59,8 @@ def command(
     folder = page.with_suffix("") if page else out or Path("runs/figures")
     _writable(folder)
     where = runs or Path("runs/tables") / f"paper-{scale}"  # a cell of a table and a line of a figure are the same runs
-    failures = _fill(chosen, scale, where, parse_seeds(seeds), jobs, workers, device) if seeds else []
+    hands = options.hands(on, jobs, workers, device)
+    failures = _fill(chosen, scale, where, parse_seeds(seeds), hands) if seeds else []
     pictures = {}
     for name in chosen:
         pictures[name] = _save(_drawn(name, scale, where), folder, name)
@@ -82,15 +84,13 @@ def _writable(folder: Path) -> None:
         raise UserError(f"cannot write {folder}: {error.strerror}") from error
 
 
-def _fill(
-    names: list[str], scale: str, where: Path, seeds: list[int], jobs: int | None, workers: int, device: str
-) -> list[str]:
+def _fill(names: list[str], scale: str, where: Path, seeds: list[int], hands: options.Hands) -> list[str]:
     from semifl.studies.paper_figures import FIGURES, paper_figure
     from semifl.studies.tables import ResultTable
 
     needed = [_cells(paper_figure(name, scale)) for name in names if name in FIGURES]
     tables = [ResultTable("", tuple(line.cell for line in lines)) for lines in needed]
-    return fill_table(tables, where, seeds, options.worker_count(jobs), workers, device) if tables else []
+    return fill_table(tables, where, seeds, hands) if tables else []
 
 
 def _cells(figure: PaperFigure) -> list[FigureLine]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,6 +12,8 @@ from semifl.errors import UserError
 
 if TYPE_CHECKING:
     from semifl.configuration.config import Config
+    from semifl.federation.cluster.address import Cluster
+    from semifl.federation.workers import Log
     from semifl.toml import Table
 
 What = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="The name of a preset, or a TOML file.")]
@@ -23,6 +25,10 @@ Workers = Annotated[
 ]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Runs side by side [default: one per core].")]
 WorkersInEach = Annotated[int, typer.Option("--workers", min=1, help="Processes that train clients, in each run.")]
+On = Annotated[
+    str,
+    typer.Option("--on", metavar="ADDRESS|FILE", help="A Dask cluster: tcp://HOST:8786, or a file (docs/cluster.md)."),
+]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
@@ -70,6 +76,43 @@ def worker_count(workers: int | None) -> int:
     if workers is not None:
         return workers
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def team(on: str, workers: int | None, device: str) -> int | Cluster:
+    """Who trains clients: processes here, or the workers of a cluster."""
+    if not on:
+        return worker_count(workers)
+    if workers is not None:
+        raise UserError("--on and --workers do not go together: a cluster has the workers that have joined it")
+    from semifl.configuration.clusters import find_cluster
+
+    return find_cluster(on, device)
+
+
+class Hands(NamedTuple):
+    """Who does many runs: so many processes here, or the workers of a cluster."""
+
+    cluster: Cluster | None
+    jobs: int
+    workers: int  # in each run
+    device: str
+
+
+def hands(on: str, jobs: int | None, workers: int, device: str) -> Hands:
+    if not on:
+        return Hands(None, worker_count(jobs), workers, device)
+    if jobs is not None or workers != 1:
+        raise UserError("--on does not go with --jobs or --workers: every worker of a cluster does one run at a time")
+    from semifl.configuration.clusters import find_cluster
+
+    return Hands(find_cluster(on, device), 1, 1, device)
+
+
+def told() -> Log:
+    """What a cluster has to say, beside a table's lines."""
+    from semifl.federation.workers import Log
+
+    return Log(lambda event, **facts: None, lambda sentence: typer.echo(f"warning: {sentence}", err=True))
 
 
 def device_name(device: str) -> str:

@@ -15,6 +15,7 @@ def command(
         int | None, typer.Option("--rounds", min=1, help="Give the run another number of rounds.")
     ] = None,
     workers: options.Workers = None,
+    on: options.On = "",
     device: options.Device = "auto",
     tensorboard: options.TensorBoard = False,
 ) -> None:
@@ -24,6 +25,11 @@ def command(
     from semifl.running.loop import resume
     from semifl.running.terminal import display
 
-    with interrupted(directory), display() as person, watched_by_tensorboard(tensorboard, directory, person) as watcher:
-        result = resume(directory, options.worker_count(workers), options.device_name(device), watcher, rounds)
+    team = options.team(on, workers, device)
+    with (
+        interrupted(directory, on),
+        display() as person,
+        watched_by_tensorboard(tensorboard, directory, person) as watcher,
+    ):
+        result = resume(directory, team, options.device_name(device), watcher, rounds)
     finished(directory, result)

@@ -16,6 +16,7 @@ def command(
     settings: options.Settings = None,
     out: Annotated[Path | None, typer.Option("--out", help="The run directory [default: runs/NAME-seed-N].")] = None,
     workers: options.Workers = None,
+    on: options.On = "",
     device: options.Device = "auto",
     tensorboard: options.TensorBoard = False,
 ) -> None:
@@ -27,8 +28,13 @@ def command(
 
     config = options.load(what, settings)
     directory = out or _free_directory(Path(what).stem, config.run.seed)
-    with interrupted(directory), display() as person, watched_by_tensorboard(tensorboard, directory, person) as watcher:
-        result = start(config, directory, options.worker_count(workers), options.device_name(device), watcher)
+    team = options.team(on, workers, device)
+    with (
+        interrupted(directory, on),
+        display() as person,
+        watched_by_tensorboard(tensorboard, directory, person) as watcher,
+    ):
+        result = start(config, directory, team, options.device_name(device), watcher)
     finished(directory, result)
 
 

@@ -16,6 +16,7 @@ def command(
     metric: table.Metric = "",
     jobs: options.Jobs = None,
     workers: options.WorkersInEach = 1,
+    on: options.On = "",
     device: options.Device = "auto",
 ) -> None:
     """Run every point of a grid that is missing, then print a table with the best first."""
@@ -26,7 +27,7 @@ def command(
     sweep = read_sweep(file)
     metric = metric or table.deciding(sweep.table)
     folder = out or Path("runs/sweeps") / file.stem
-    failures = table.fill_table([sweep.table], folder, sweep.seeds, options.worker_count(jobs), workers, device)
+    failures = table.fill_table([sweep.table], folder, sweep.seeds, options.hands(on, jobs, workers, device))
 
     def mean(row: str) -> float:
         cell = sweep.table.at(row, "accuracy")

@@ -13,7 +13,10 @@ from semifl.records.metrics import OF_A_MODEL, metric_of
 from semifl.registry import did_you_mean
 
 if TYPE_CHECKING:
-    from semifl.studies.tables import ResultTable
+    from collections.abc import Iterator
+
+    from semifl.studies.table_runs import CellRun
+    from semifl.studies.tables import Cell, ResultTable
 
 Values = dict[tuple[str, str], dict[int, float]]  # by row and column, then by seed
 ONLY = "accuracy"  # what the column of a table with one column is called in its cells; people see the metric
@@ -34,6 +37,7 @@ def command(
     against: Annotated[str, typer.Option("--against", metavar="ROW", help="Also print differences from a row.")] = "",
     jobs: options.Jobs = None,
     workers: options.WorkersInEach = 1,
+    on: options.On = "",
     device: options.Device = "auto",
 ) -> None:
     """Print tables of results; with --seeds first run what is missing."""
@@ -47,9 +51,8 @@ def command(
         known = list(dict.fromkeys(row for table in tables for row in table.rows))
         raise UserError(f"--against {against!r} is not a row{did_you_mean(against, known) or f': {known[0]!r}, …'}")
     folder = out or Path("runs/tables") / folder_name(name, scale, more)
-    failures = (
-        fill_table(tables, folder, parse_seeds(seeds), options.worker_count(jobs), workers, device) if seeds else []
-    )
+    hands = options.hands(on, jobs, workers, device)
+    failures = fill_table(tables, folder, parse_seeds(seeds), hands) if seeds else []
     for table in tables:
         print_table(table, folder, metric or ("best_test_accuracy" if what == "paper" else deciding(table)), against)
     report_failures(failures)
@@ -78,11 +81,8 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def fill_table(
-    tables: list[ResultTable], folder: Path, seeds: list[int], jobs: int, workers: int, device: str
-) -> list[str]:
+def fill_table(tables: list[ResultTable], folder: Path, seeds: list[int], hands: options.Hands) -> list[str]:
     from semifl.cli.display import interrupted
-    from semifl.studies.table_runs import fill
     from semifl.studies.tables import missing
 
     todo = missing(tables, folder, seeds)
@@ -90,12 +90,22 @@ def fill_table(
     typer.echo(f"{len(todo)} of {len(cells)} runs to do in {folder}", err=True)
     failures = []
     with interrupted(folder):
-        for number, done in enumerate(fill(todo, folder, jobs, workers, options.device_name(device)), 1):
+        for number, done in enumerate(_outcomes(todo, folder, hands), 1):
             line = f"{done.cell.name} seed {done.seed}: {done.text}"
             typer.echo(f"{number}/{len(todo)}  {line}", err=True)
             if done.failed:
                 failures.append(line)
     return failures
+
+
+def _outcomes(todo: list[tuple[Cell, int]], folder: Path, hands: options.Hands) -> Iterator[CellRun]:
+    if not hands.cluster:
+        from semifl.studies.table_runs import fill
+
+        return fill(todo, folder, hands.jobs, hands.workers, options.device_name(hands.device))
+    from semifl.studies.cluster_runs import fill_on
+
+    return fill_on(hands.cluster, todo, folder, options.told()) if todo else iter(())
 
 
 def report_failures(failures: list[str]) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from semifl.errors import RunStopped
+from semifl.federation.memory import ClientMemory
 from semifl.federation.sites import ClientSite, LabeledClientSite, Place, own_statistics
 from semifl.federation.tally import Tally, tensor_bytes
 from semifl.federation.workers import JobFailed, Pool, must
 from semifl.federation.world import ClientId, Cohort, Message, Method, Reply, Round
 from semifl.learning.batchnorm import BatchNormStats
+from semifl.learning.training import Memory
 from semifl.learning.weights import Weights, fault, is_finite, shapes
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -26,20 +28,37 @@ class Visit(NamedTuple):
     method: Method
     t: Round
     own: Message  # for this client alone; None: the message to all is enough
+    carried: Carried | None = None  # None: its memory is read and written where it is visited
+
+
+class Carried(NamedTuple):
+    """A memory that travels with its client, to where the run's files are not."""
+
+    memory: Memory | None
 
 
 class LocalFederation:
     """All clients of a simulation; `size` 0 is a federation nobody has joined.
 
     A client whose code raises has failed; after `failures_allowed` of them the run stops, naming round and client.
+    Clients' memory is carried to and from jobs that do not see the run's files.
     """
 
-    def __init__(self, pool: Pool, size: int, method: Method, tally: Tally, failures_allowed: int = 0) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        size: int,
+        method: Method,
+        tally: Tally,
+        failures_allowed: int = 0,
+        memory: ClientMemory | None = None,
+    ) -> None:
         self._pool = pool
         self._method = method
         self._size = size
         self._tally = tally
         self._failures_allowed = failures_allowed
+        self._carried = None if pool.sees_files else memory
 
     def __len__(self) -> int:
         return self._size
@@ -54,7 +73,8 @@ class LocalFederation:
         self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None = None
     ) -> Iterator[Reply]:
         orders = [Visit(client, self._method, t, own(client) if own else None) for client in cohort]
-        results = self._pool.run(visit, message, orders)
+        sent = _Carrying(orders, self._carried) if self._carried else orders
+        results = self._pool.run(visit, message, sent)
         for order in orders:
             client = order.client
             self._tally.bytes_down += tensor_bytes(message) + tensor_bytes(order.own)
@@ -63,9 +83,19 @@ class LocalFederation:
                 if isinstance(result, JobFailed):
                     reply = self._failed(client, result, t)
                 else:
-                    reply = inspected(result, self._method.sent_weights(whole(message, order.own)))
+                    reply = inspected(
+                        self._brought_home(result, t), self._method.sent_weights(whole(message, order.own))
+                    )
             self._tally.received(reply)
             yield reply
+
+    def _brought_home(self, reply: Reply, t: Round) -> Reply:
+        """Write down what a client remembers, where that did not happen at its visit."""
+        if self._carried is None or reply.update is None:
+            return reply
+        if reply.update.memory:
+            self._carried.write(reply.client, t.index, reply.update.memory)
+        return reply._replace(update=reply.update._replace(memory={}))
 
     def _failed(self, client: ClientId, failure: JobFailed, t: Round) -> Reply:
         if failure.errno in DISK:  # the simulation's disk, not the client's fault
@@ -101,19 +131,35 @@ def inspected(reply: Reply, sent: Weights) -> Reply:
     return reply._replace(update=None, outcome="rejected", reason=reason) if reason else reply
 
 
+class _Carrying(Sequence[Visit]):
+    """Orders with the client's memory in each, read when its turn comes: a large cohort's is never there at once."""
+
+    def __init__(self, orders: list[Visit], memory: ClientMemory) -> None:
+        self._orders = orders
+        self._memory = memory
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def __getitem__(self, place: Any) -> Any:
+        order = self._orders[place]
+        return order._replace(carried=Carried(self._memory.read(order.client, before=order.t.index)))
+
+
 def visit(place: Place, message: Any, order: Visit) -> Reply:
-    """Let one client do its task; what it remembers is written down here and never travels."""
-    client, method, t, own = order
-    memory = place.memory.read(client, before=t.index) if place.memory else None
+    """Let one client do its task; what it remembers is written down here, or carried home."""
+    client, method, t, own, carried = order
+    memory = carried.memory if carried else place.memory.read(client, before=t.index) if place.memory else None
     kind = LabeledClientSite if "client_labels" in place.needs else ClientSite
     site = kind(place, client, t.seed.under("client", client), memory)
     update = method.client_update(site, whole(message, own), t)
     if update is None:
         return Reply(client, None, "abstained", "", site.signals)
     # A model that has diverged must not be remembered: the client would start from it for ever.
-    if place.memory and update.memory and is_finite(update.memory) and is_finite(update.change):
+    sound = bool(update.memory) and is_finite(update.memory) and is_finite(update.change)
+    if sound and place.memory and not carried:
         place.memory.write(client, t.index, update.memory)
-    return Reply(client, update._replace(memory={}), "trained", "", site.signals)
+    return Reply(client, update if sound and carried else update._replace(memory={}), "trained", "", site.signals)
 
 
 def client_statistics(place: Place, weights: Weights, client: ClientId) -> BatchNormStats:

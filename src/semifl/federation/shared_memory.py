@@ -1,18 +1,17 @@
 """Messages between this process and its own workers: tensors lie in shared memory, only a small head is sent.
 
-Any nest of tuples, dicts and tensors can be a message. The head is a pickle, which is fine here and only here: both
-ends are one program on one machine; nothing from outside ever reaches these pipes.
+Nothing from outside ever reaches these pipes, so a head may be a pickle (`packing`).
 """
 
 from __future__ import annotations
 
-import io
-import pickle
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from semifl.federation.packing import put_together, take_apart
 
 ALIGN = 64  # tensors start at cache lines
 
@@ -33,9 +32,7 @@ class SharedMessages:
 
     def put(self, thing: Any, always_send_store: bool = False) -> Handle:
         """Copy a message in; it stays until the next `put`."""
-        stream, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
-        _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(thing)
-        views = [buffer.raw() for buffer in buffers]
+        head, views = take_apart(thing)
         spans, end = [], 0
         for view in views:
             spans.append((end, view.nbytes))
@@ -46,7 +43,7 @@ class SharedMessages:
         memory = self._store.numpy()
         for (start, length), view in zip(spans, views, strict=True):
             memory[start : start + length] = np.frombuffer(view, dtype=np.uint8)
-        return Handle(stream.getvalue(), spans, self._store if grown or always_send_store else None)
+        return Handle(head, spans, self._store if grown or always_send_store else None)
 
     def get(self, handle: Handle, copy: bool) -> Any:
         """Read a message: with `copy` it is the reader's own, without it is valid until the writer's next `put`."""
@@ -55,19 +52,4 @@ class SharedMessages:
         end = sum(handle.spans[-1]) if handle.spans else 0
         memory = self._store.numpy()[:end]
         memory = memory.copy() if copy else memory
-        return pickle.loads(handle.head, buffers=[memory[start : start + length] for start, length in handle.spans])
-
-
-class _Pickler(pickle.Pickler):
-    """Takes tensors' bytes out of band."""
-
-    def reducer_override(self, thing: Any) -> Any:
-        if not isinstance(thing, Tensor):
-            return NotImplemented
-        flat: Any = thing.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
-        return _tensor, (pickle.PickleBuffer(flat), thing.dtype, tuple(thing.shape))
-
-
-def _tensor(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    flat = torch.from_numpy(np.frombuffer(buffer, dtype=np.uint8)) if len(buffer) else torch.empty(0, dtype=torch.uint8)
-    return flat.view(dtype).view(shape)
+        return put_together(handle.head, [memory[start : start + length] for start, length in handle.spans])

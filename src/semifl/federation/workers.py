@@ -18,7 +18,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.multiprocessing
@@ -52,7 +52,19 @@ def must(results: Iterator[Any]) -> Iterator[Any]:
         yield result
 
 
+class Log(NamedTuple):
+    """Where a pool's news go: events, by kind and facts, to be written down; warnings to whoever watches."""
+
+    event: Callable[..., None]
+    warn: Callable[[str], None]
+
+
 class Pool(Protocol):
+    @property
+    def sees_files(self) -> bool:
+        """Whether jobs read and write the files of the run itself."""
+        ...
+
     def run(self, job: Job, common: Any, items: Sequence[Any]) -> Iterator[Any]: ...
 
     def close(self) -> None: ...
@@ -75,6 +87,8 @@ def threads(count: int) -> Iterator[None]:
 
 class Here:
     """Run jobs in this process, one after the other."""
+
+    sees_files = True
 
     def __init__(self, place: Any) -> None:
         self._place = place
@@ -101,6 +115,8 @@ class Here:
 
 class Workers:
     """Run jobs in `count` processes; one that dies is replaced and its jobs are repeated."""
+
+    sees_files = True
 
     def __init__(
         self, place: Any, count: int, max_losses: int = 3, on_loss: Callable[[int | None], None] | None = None

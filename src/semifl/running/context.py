@@ -12,12 +12,13 @@ from torch import Tensor
 
 from semifl.configuration.build import World, positive_class
 from semifl.errors import UserError
+from semifl.federation.cluster.address import Cluster
 from semifl.federation.local import LocalFederation
 from semifl.federation.memory import ClientMemory
 from semifl.federation.pools import open_pool
 from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
-from semifl.federation.workers import Pool, threads
+from semifl.federation.workers import Log, Pool, threads
 from semifl.federation.world import Federation, Round
 from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
@@ -110,7 +111,8 @@ class RunContext:
     def clients(self, failures_allowed: int = 0) -> Federation:
         if self.elsewhere:
             return self.elsewhere.federation(self.tally)
-        return LocalFederation(self.pool, len(self.world.division.clients), self.method, self.tally, failures_allowed)
+        size = len(self.world.division.clients)
+        return LocalFederation(self.pool, size, self.method, self.tally, failures_allowed, self.memory)
 
     @property
     def client_pictures(self) -> list[int]:
@@ -142,7 +144,7 @@ class RunContext:
 def open_context(
     world: World,
     directory: RunDirectory,
-    workers: int,
+    workers: int | Cluster,
     device: str,
     observer: Observer,
     elsewhere: Elsewhere | None = None,
@@ -154,8 +156,7 @@ def open_context(
         )
     memory = ClientMemory(directory.checkpoints / "memory")
     place = world.place(memory, device, directory.checkpoints / FEATURES)
-    way = "processes" if workers > 1 else "here"
-    pool = open_pool(way, place, workers, lambda code: directory.add_event("worker lost", exit_code=code))
+    pool = open_pool(place, workers, Log(directory.add_event, observer.warn))
     tally = Tally()
     server = ServerSite(place, world.division.server, world.data.labels, pool, world.config.run.threads, tally)
     try:

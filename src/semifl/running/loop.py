@@ -19,6 +19,8 @@ from semifl.configuration.config import Config, decode, of_run, read
 from semifl.configuration.health import ACTIONS, MESSAGES, Known
 from semifl.data.duplicates import duplicates
 from semifl.errors import RunStopped, UserError
+from semifl.federation.cluster.address import Cluster
+from semifl.federation.pools import check_reachable
 from semifl.learning.precision import choose
 from semifl.learning.weights import digest, distance, is_finite
 from semifl.records.directory import RunDirectory
@@ -58,12 +60,13 @@ class Standing(NamedTuple):
 def start(
     config: Config,
     out: Path,
-    workers: int = 1,
+    workers: int | Cluster = 1,
     device: str = "cpu",
     observer: Observer | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> Summary:
     """Run an experiment into a new directory; clients may live elsewhere."""
+    check_reachable(workers)
     world = build_world(_with_precision(config, device, observer or Silent()))
     directory = RunDirectory(out)
     check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
@@ -81,7 +84,7 @@ def start(
 def start_or_resume(
     config: Config,
     out: Path,
-    workers: int = 1,
+    workers: int | Cluster = 1,
     device: str = "cpu",
     observer: Observer | None = None,
     elsewhere: Elsewhere | None = None,
@@ -107,7 +110,11 @@ def _with_precision(config: Config, device: str, observer: Observer) -> Config:
 
 
 def resume(
-    out: Path, workers: int = 1, device: str = "cpu", observer: Observer | None = None, rounds: int | None = None
+    out: Path,
+    workers: int | Cluster = 1,
+    device: str = "cpu",
+    observer: Observer | None = None,
+    rounds: int | None = None,
 ) -> Summary:
     """Continue a run from its directory; `rounds` gives a run, finished or not, another number of rounds."""
     directory = RunDirectory(out)
@@ -125,7 +132,7 @@ def resume(
 def _go_on(
     world: World,
     directory: RunDirectory,
-    workers: int,
+    workers: int | Cluster,
     device: str,
     observer: Observer | None,
     elsewhere: Elsewhere | None = None,
@@ -173,7 +180,12 @@ def _change_rounds(directory: RunDirectory, config: Config, done: int, rounds: i
 
 
 def _run(
-    world: World, directory: RunDirectory, workers: int, device: str, observer: Observer, elsewhere: Elsewhere | None
+    world: World,
+    directory: RunDirectory,
+    workers: int | Cluster,
+    device: str,
+    observer: Observer,
+    elsewhere: Elsewhere | None,
 ) -> Summary:
     with open_context(world, directory, workers, device, observer, elsewhere) as context:
         standing = _load(context)  # before anything is trained or removed: what does not belong here is refused at once
