@@ -42,7 +42,11 @@ class CountingProxy:
     def _accept(self) -> None:
         while True:
             theirs, _ = self._socket.accept()
-            ours = socket.create_connection(("127.0.0.1", self._target))
+            try:
+                ours = socket.create_connection(("127.0.0.1", self._target))
+            except ConnectionRefusedError:  # the hub is not up yet: the site tries again
+                theirs.close()
+                continue
             for pair in ((theirs, ours), (ours, theirs)):
                 threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
 
