@@ -91,14 +91,14 @@ def _ask(cell: Any, target: str, channel: str, topic: str, body: str, job: str) 
     return {"code": str(reply.get_header("cn__return_code")), "said": str(getattr(said, "body", said))}
 
 
-def oversize(cell: Any, target: str, size: int, count: int) -> list[dict[str, Any]]:
-    """Answers that nobody asked for, each of `size` bytes, to a hub's job."""
+def unasked(cell: Any, target: str, size: int, count: int, patience: float) -> list[dict[str, Any]]:
+    """Answers that nobody asked for, each of `size` bytes, to a hub's job; `patience` seconds for each."""
     shareable = Shareable()
     shareable["packet"] = bytes(size)
     for _ in range(count):
         message = defs.new_cell_message({}, shareable)
         cell.send_request(
-            channel=CellChannel.SERVER_COMMAND, topic="submit_update", target=target, request=message, timeout=20.0
+            channel=CellChannel.SERVER_COMMAND, topic="submit_update", target=target, request=message, timeout=patience
         )
     return []
 
@@ -130,8 +130,8 @@ def _wait_and_attack(folder: Path) -> None:
 def _attack_once(folder: Path, order: dict[str, Any]) -> None:
     core = next(each for name, each in CoreCell.ALL_CELLS.items() if "." not in name)
     cell = _as_job(core, order["job"]) if order.get("job") else core.get_fobs_context()[FOBSContextKey.CELL]
-    if order["what"] == "oversize":
-        results = oversize(cell, order["targets"][0], order["size"], order["count"])
+    if order["what"] == "unasked":
+        results = unasked(cell, order["targets"][0], order["size"], order["count"], order["patience"])
     else:
         results = attack(cell, order["targets"])
     (folder / "results.part").write_text(json.dumps(results))

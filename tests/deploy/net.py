@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -19,7 +20,7 @@ import psutil
 from semifl.deploy.kit import Kit, open_kit
 
 SEMIFL = [sys.executable, "-m", "semifl"]
-OPERATOR = "alice@example.org"
+OPERATOR, ANOTHER_OPERATOR = "alice@example.org", "bob@example.org"
 
 
 def free_port() -> int:
@@ -42,7 +43,11 @@ class CountingProxy:
     def _accept(self) -> None:
         while True:
             theirs, _ = self._socket.accept()
-            ours = socket.create_connection(("127.0.0.1", self._target))
+            try:
+                ours = socket.create_connection(("127.0.0.1", self._target))
+            except ConnectionRefusedError:  # the hub is not up yet: the site tries again
+                theirs.close()
+                continue
             for pair in ((theirs, ours), (ours, theirs)):
                 threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
 
@@ -69,22 +74,29 @@ class Net:
         self.kits: dict[str, Kit] = {}
 
     def semifl(self, *words: str, seconds: float = 120, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*SEMIFL, *words], cwd=self.folder, capture_output=True, text=True, timeout=seconds, env=self.environment()
-        )
-        if check and done.returncode:
-            raise AssertionError(f"semifl {' '.join(words)} gave {done.returncode}: {done.stdout}{done.stderr}")
-        return done
+        process = subprocess.Popen(
+            [*SEMIFL, *words], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=self.environment(),
+        )  # fmt: skip
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # it tells where it stands
+            out, err = process.communicate(timeout=20)
+            raise AssertionError(f"semifl {' '.join(words)} does not end: {out}{err}") from None
+        if check and process.returncode:
+            raise AssertionError(f"semifl {' '.join(words)} gave {process.returncode}: {out}{err}")
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
 
     def provision(self) -> None:
         named = [word for site in self.sites for word in ("--site", site)]
         self.semifl("deploy", "init", "project.toml", "--hub", "127.0.0.1", "--port", str(self.port), *named,
-                    "--name", "lungs", "--operator", OPERATOR)  # fmt: skip
+                    "--name", "lungs", "--operator", OPERATOR, "--operator", ANOTHER_OPERATOR)  # fmt: skip
         table = self.semifl("deploy", "kits", "project.toml").stdout
-        for name in ("hub", *self.sites, OPERATOR):
+        for name in ("hub", *self.sites, OPERATOR, ANOTHER_OPERATOR):
             passphrase = re.search(rf"^{re.escape(name)} .*kit\s+(\S+)$", table, re.MULTILINE)
             assert passphrase, table
             self.kits[name] = open_kit(self.folder / "kits" / f"{name}.kit", lambda _, found=passphrase: found[1])
@@ -110,14 +122,14 @@ class Net:
             file = self.kits[site].startup / "fed_client.json"
             file.write_text(file.read_text().replace(str(self.port), str(proxy.port)))
 
-    def run(self, config: Path, *words: str) -> subprocess.Popen[str]:
+    def run(self, config: Path, *words: str, operator: str = OPERATOR) -> subprocess.Popen[str]:
         """`semifl deploy run`, to be waited for."""
-        command = [*SEMIFL, "deploy", "run", str(config), "--kit", str(self.kits[OPERATOR].folder), *words]
+        command = [*SEMIFL, "deploy", "run", str(config), "--kit", str(self.kits[operator].folder), *words]
         process = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True, env=self.environment(),
         )  # fmt: skip
-        self.processes["run"] = process  # type: ignore[assignment]
+        self.processes[f"run of {operator}"] = process  # type: ignore[assignment]
         return process
 
     def kill(self, name: str) -> None:
@@ -152,6 +164,12 @@ class Net:
         end = time.monotonic() + seconds
         while len(self.records(run)) < count:
             assert time.monotonic() < end, f"{run} has {len(self.records(run))} rounds, not {count}"
+            time.sleep(0.1)
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end
             time.sleep(0.1)
 
     def close(self) -> None:

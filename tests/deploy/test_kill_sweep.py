@@ -133,13 +133,15 @@ def test_bits_do_not_depend_on_who_died_and_when(net: Net, pictures: Path, tmp_p
     deploy = {"deadline": 20.0, "min_updates": len(SITES), "attempts": 50}
     config.write_text(toml.dumps({**table, "deploy": deploy}))
     run = net.run(config, "--name", name)
-    chance = random.Random(target)
-    for _ in range(KILLS):
-        net.wait_for_rounds(name, len(net.records(name)) + 1, seconds=240)
-        time.sleep(chance.uniform(0, 2))
-        kill(net, pictures, target)
-    net.wait_for_rounds(name, len(net.records(name)) + 2, seconds=240)
-    net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder))
+    try:
+        chance = random.Random(target)
+        for _ in range(KILLS):
+            net.wait_for_rounds(name, len(net.records(name)) + 1, seconds=240)
+            time.sleep(chance.uniform(0, 2))
+            kill(net, pictures, target)
+        net.wait_for_rounds(name, len(net.records(name)) + 2, seconds=240)
+    finally:  # a run that goes on would keep the hub from the next target's
+        net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder), seconds=300)
     out, _ = run.communicate(timeout=240)
     assert "Traceback" not in out
     records = net.records(name)

@@ -9,9 +9,8 @@ import pytest
 
 pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
 
-from deploy.net import Net
-from federated_pictures import make_federation, run_table
-from semifl import toml
+from deploy.net import ANOTHER_OPERATOR
+from deploy.oddities import Oddities, federation, run_of
 
 pytestmark = pytest.mark.skipif(os.environ.get("SEMIFL_DEPLOY") != "full", reason="part of make test-deploy")
 ANOTHER_VERSION = "import semifl\nsemifl.__version__ = '0.0.1'\n"
@@ -26,46 +25,6 @@ def client_update(self, client, message, t):
     return update._replace(change={name: torch.full_like(each, torch.nan) for name, each in update.change.items()})
 SemiFL.client_update = client_update
 """
-
-
-class Oddities(Net):
-    """Sites whose Python runs a few lines of ill will, or of another version, before anything else."""
-
-    odd: dict[str, str]
-
-    def start(self, name: str, *words: str) -> None:
-        code, before = self.odd.get(name, ""), os.environ.get("PYTHONPATH")
-        if code:
-            folder = self.folder / f"odd-{name}"
-            folder.mkdir(exist_ok=True)
-            (folder / "sitecustomize.py").write_text(code)
-            os.environ["PYTHONPATH"] = str(folder)
-        try:
-            super().start(name, *words)
-        finally:
-            os.environ.pop("PYTHONPATH", None)
-            if before is not None:
-                os.environ["PYTHONPATH"] = before
-
-
-def federation(folder: Path, sites: tuple[str, ...], **odd: str) -> Iterator[Oddities]:
-    os.environ["SEMIFL_DATA"] = str(folder / "cache")
-    pictures = make_federation(folder / "pictures", sites)
-    net = Oddities(folder, sites)
-    net.odd = {name.replace("_", "-"): code for name, code in odd.items()}
-    try:
-        net.provision()
-        net.start_all(pictures)
-        yield net
-    finally:
-        net.close()
-        del os.environ["SEMIFL_DATA"]
-
-
-def run_of(net: Net, name: str, rounds: int, **deploy: object):
-    config = net.folder / f"{name}.toml"
-    config.write_text(toml.dumps({**run_table(rounds=rounds, client_epochs=2, threshold=0.0), "deploy": deploy}))
-    return net.run(config, "--name", name)
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +62,23 @@ def test_a_desk_that_closes_and_returns_misses_nothing(net: Oddities) -> None:
     copy, original = (net.folder / "runs/desk/rounds.jsonl"), (net.kits["hub"].runs / "desk/rounds.jsonl")
     assert copy.read_text() == original.read_text()
     assert len(original.read_text().splitlines()) == 25
+
+
+def test_two_operators_follow_one_run_and_either_may_stop_it(net: Oddities) -> None:
+    """Each at a desk of their own: the second finds the job that the first has begun."""
+    first = run_of(net, "shared", 400, min_updates=1, deadline=60.0)
+    net.wait_for_rounds("shared", 2, seconds=120)
+    second = run_of(net, "shared", 400, "--out", "at-bobs", operator=ANOTHER_OPERATOR, min_updates=1, deadline=60.0)
+    theirs = net.folder / "at-bobs/rounds.jsonl"
+    net.wait_until(lambda: theirs.exists() and len(theirs.read_text().splitlines()) >= 3, seconds=120)
+    net.semifl("deploy", "stop", str(net.kits[ANOTHER_OPERATOR].folder))
+    for each in (first, second):
+        out, _ = each.communicate(timeout=120)
+        assert each.returncode == 1, out
+        assert "was stopped; every complete round is kept" in " ".join(out.split())
+        assert "Traceback" not in out
+    original = (net.kits["hub"].runs / "shared/rounds.jsonl").read_text()
+    assert theirs.read_text() == (net.folder / "runs/shared/rounds.jsonl").read_text() == original
 
 
 def test_ten_sites_on_one_machine(tmp_path: Path) -> None:

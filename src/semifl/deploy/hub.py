@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from semifl.configuration.build import build_world
-from semifl.configuration.config import VIEWS, Config, decode, from_section
+from semifl.configuration.config import VIEWS, Config, decode, from_section, spec_of
 from semifl.deploy import wire
 from semifl.deploy.answers import read_hello
 from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
@@ -29,6 +29,7 @@ from semifl.toml import Table
 PICTURES = "semifl.deploy.pictures:HubPictures"
 ASKED_OF_HUB = ("root", "sites", "partition", "clients", "labeled")  # keys of [data] that the hub fills in itself
 HELLO_SECONDS = 120.0  # a site may have thousands of pictures to decode before its first answer
+GOODBYE_SECONDS = 60.0  # nobody waits for its answer but to know that it was heard
 SLOW = 2.0  # times the others' seconds from which a site is called slow
 
 
@@ -86,6 +87,14 @@ class Sites:
             self.last[site] = {"outcome": outcome, "reason": reason}
         if len(self.refused) == len(self.order["sites"]):
             raise UserError(f"every site refuses this run: {next(iter(self.refused.values()))}")
+
+    def part(self) -> None:
+        """The run is over: sites need not keep frozen features; one that does not hear it keeps them until the next."""
+        packet = wire.pack("goodbye", {"order": self.order})
+        packets = {site: packet for site in self.order["sites"] if site not in self.refused}
+        for answer in self.transport.exchange(packets, GOODBYE_SECONDS, wire.room_for([])):
+            if answer.data is None:
+                self.directory.add_event("site keeps features", site=answer.site, reason=answer.reason)
 
     def tell(self, told: Told) -> None:
         if told.round is None:
@@ -163,7 +172,10 @@ def run_federation(
     if len(sites.refused) > len(hub.sites) - settings.min_updates:
         site, reason = next(iter(sites.refused.items()))
         raise UserError(f"too few sites follow this run's order; {site}: {reason}")
-    return start_or_resume(config, directory.path, device=hub.device, observer=observer, elsewhere=sites)
+    result = start_or_resume(config, directory.path, device=hub.device, observer=observer, elsewhere=sites)
+    if getattr(spec_of(config.model), "views", 0):
+        sites.part()
+    return result
 
 
 def _refuse_another(directory: RunDirectory, config: Config) -> None:

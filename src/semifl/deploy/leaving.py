@@ -45,6 +45,10 @@ def statistics(stats: BatchNormStats) -> bytes:
     return wire.pack("statistics", {}, stats)
 
 
+def goodbye() -> bytes:
+    return wire.pack("goodbye", {})
+
+
 def refused(sentence: str) -> bytes:
     return wire.pack("refused", {"reason": sentence})
 

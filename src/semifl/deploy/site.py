@@ -147,6 +147,9 @@ class Site:
         assert self._pictures is not None
         if packet.kind == "hello":
             return leaving.hello(self.policy, len(self._pictures.images))
+        if packet.kind == "goodbye":
+            self.forget_features()
+            return leaving.goodbye()
         if packet.kind == "statistics":
             if not self.policy.shares_statistics:
                 raise UserError(

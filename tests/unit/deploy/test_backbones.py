@@ -1,19 +1,23 @@
 """Sites bring the backbone, the hub sends only what trains, and a site with another backbone says so."""
 
 import copy
+import json
 
 import pytest
 
 import backbones
 from by_hand import transport_to
 from federated_pictures import SITES, make_federation, run_table
-from semifl.deploy.hub import Hub, run_federation
+from semifl.deploy.hub import Hub, Sites, run_federation
 from semifl.deploy.order import accept
 from semifl.deploy.policy import Limits, Policy
+from semifl.deploy.remote import Answer
+from semifl.deploy.settings import Settings
 from semifl.deploy.wire import facts_of
 from semifl.errors import UserError
 from semifl.learning.network import Network
 from semifl.models.pretrained import Pretrained
+from semifl.records.directory import RunDirectory
 from semifl.running.context import Silent
 
 
@@ -55,17 +59,41 @@ def test_only_what_trains_travels(tmp_path, backbone):
     assert largest < 4 * whole / 100
 
 
-def test_sites_keep_their_features_while_the_run_lasts_and_others_make_room(tmp_path, backbone):
-    result, transport = played(tmp_path, "first", table(views=2))
-    kept = list((tmp_path / "memory").glob("*/runs/*/features/*/*.safetensors"))
-    assert len(kept) == len(SITES)
+def kept_features(tmp_path):
+    return list((tmp_path / "memory").glob("*/runs/*/features/*/*.safetensors"))
+
+
+def test_sites_keep_their_features_until_the_hub_says_goodbye(tmp_path, backbone, monkeypatch):
+    told, part = [], Sites.part
+    monkeypatch.setattr(Sites, "part", lambda sites: told.append(len(kept_features(tmp_path))) or part(sites))
+    result, _ = played(tmp_path, "first", table(views=2))
     assert result["rounds"] == 2
-    _, again = played(tmp_path, "second", table(views=2))
-    runs = {path.parents[2].name for path in (tmp_path / "memory").glob("*/runs/*/features/*/*.safetensors")}
-    assert {run.split(".")[0] for run in runs} == {"second"}
-    for site in (*transport.sites.values(), *again.sites.values()):
-        site.forget_features()
-    assert list((tmp_path / "memory").glob("*/runs/*/features")) == []
+    assert told == [len(SITES)]
+    assert kept_features(tmp_path) == []
+
+
+def test_features_of_a_run_that_never_ended_make_room_for_another(tmp_path, backbone, monkeypatch):
+    monkeypatch.setattr(Sites, "part", lambda sites: None)
+    for name in ("first", "second"):
+        played(tmp_path, name, table(views=2))
+        assert {path.parents[2].name.split(".")[0] for path in kept_features(tmp_path)} == {name}
+
+
+def test_a_site_that_misses_the_goodbye_is_named_and_one_that_refused_is_not_asked(tmp_path):
+    asked = []
+
+    class Deaf:
+        def exchange(self, packets, seconds, largest):
+            asked.extend(packets)
+            return iter([Answer(site, None, "it is not connected", 0.0) for site in packets])
+
+    (tmp_path / "run").mkdir()
+    sites = Sites(Deaf(), {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path / "run"), {}, None)
+    sites.refused[SITES[0]] = "no"
+    sites.part()
+    assert asked == list(SITES[1:])
+    events = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    assert [(each["event"], each["site"]) for each in events] == [("site keeps features", site) for site in SITES[1:]]
 
 
 def test_a_site_has_the_last_word_about_its_disk(tmp_path, backbone):

@@ -124,3 +124,11 @@ def test_nothing_undoes_an_operators_stop():
     progress.answer("semifl", {"wish": "stopped"}, None)
     progress.answer("semifl", {"wish": "paused", "gone": ["clinic-b"]}, None)
     assert (progress.wish, progress.gone) == ("stopped", {"clinic-b"})
+
+
+@pytest.mark.parametrize(
+    "change", [{"rounds": 3}, {"rounds": [{}]}, {"rounds": ["x"]}, {"config": "= no"}, {"config": 5}, {"identity": 7}]
+)
+def test_news_that_make_no_sense_are_one_sentence(tmp_path, change):
+    with pytest.raises(UserError, match="the hub's news of this run cannot be read"):
+        Mirror(tmp_path / "run", Heard()).hear({**news(1), **change})

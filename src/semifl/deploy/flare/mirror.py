@@ -49,10 +49,13 @@ class Mirror:
         """What a running job tells."""
         if "config" not in news:  # it is still preparing
             return
-        self._claim(news["identity"])
-        replace_text(self.out / "config.toml", news["config"])
-        if self._add(news["rounds"], news["config"]):
-            RunDirectory(self.out).write_rounds(self._records)
+        try:
+            self._claim(news["identity"])
+            replace_text(self.out / "config.toml", news["config"])
+            if self._add(news["rounds"], news["config"]):
+                RunDirectory(self.out).write_rounds(self._records)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise UserError(f"the hub's news of this run cannot be read ({type(error).__name__})") from error
 
     def take(self, folder: Path, without: str) -> None:
         """The files of an ended job, all but one; what came after the last question is told now."""
@@ -61,7 +64,7 @@ class Mirror:
             return
         self._claim(identity.read_text(encoding="utf-8").strip())
         for path in folder.iterdir():
-            if path.name != without:
+            if path.name != without and path.is_file():
                 shutil.copy2(path, self.out / path.name)
         if (self.out / "config.toml").exists():
             self._add(RunDirectory(self.out).rounds(), (self.out / "config.toml").read_text(encoding="utf-8"))

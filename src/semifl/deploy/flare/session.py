@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semifl.deploy.flare.controller import TOPIC
+from semifl.deploy.flare.desk import harden_desk, refusals
 from semifl.deploy.kit import Kit
 from semifl.errors import UserError
 
@@ -34,6 +35,7 @@ class HubLine:
     def __init__(self, kit: Kit) -> None:
         from nvflare.fuel.flare_api.flare_api import Session
 
+        harden_desk()
         logging.getLogger("nvflare").setLevel(logging.CRITICAL)  # its threads tell of every broken connection
         with _translated(kit), contextlib.redirect_stdout(io.StringIO()):
             self._session = Session(kit.name, str(kit.folder))
@@ -99,8 +101,13 @@ class HubLine:
 
     def fetch(self, job: str, folder: Path) -> Path:
         """The job's result, downloaded below `folder`."""
-        with _translated(self._kit), contextlib.redirect_stdout(io.StringIO()):
-            return Path(self._session.download_job_result(job, str(folder)))
+        try:
+            with _translated(self._kit), contextlib.redirect_stdout(io.StringIO()):
+                return Path(self._session.download_job_result(job, str(folder)))
+        except HubDown as error:
+            if refusals:
+                raise UserError(refusals.pop()) from error
+            raise
 
 
 def _is_open(job: dict[str, Any], born: float) -> bool:

@@ -1,0 +1,144 @@
+"""Too much at each door of a federation of real processes: an answer of a site, a packet of a hub, a hub's news to a
+desk, each of 300 MB. Whoever gets it hardly grows, and goes on. Many small answers are in `test_insiders.py`."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
+
+from deploy.net import OPERATOR
+from deploy.oddities import Oddities, federation, run_of
+from semifl.deploy.flare.provision import log_file
+
+pytestmark = pytest.mark.skipif(os.environ.get("SEMIFL_DEPLOY") != "full", reason="part of make test-deploy")
+HONEST, GREEDY = "clinic-a", "clinic-b"
+SIZE, MOST = 300 << 20, 120 << 20  # bytes: of what is sent, and by which an honest process may grow
+ROUNDS = 1000  # more than there is time for
+# Each door's flag is a file: while it lies there, too much is sent through that door.
+ILL_HUB = """
+import pathlib
+from semifl.deploy.flare import controller, streams
+flags = pathlib.Path({flags!r})
+streams.LARGEST["return_only/server_command:app_command"] = 1 << 40  # such a hub has no limits for itself
+send, answer = controller.FlareTransport._send, controller.JobProgress.answer
+def _send(self, site, packet, *more):
+    if (flags / "hub to site").exists() and site == {honest!r}:
+        packet += bytes({size})
+    return send(self, site, packet, *more)
+def told(self, *question):
+    news = answer(self, *question)
+    return {{**news, "warnings": ["x" * {size}]}} if (flags / "hub to desk").exists() else news
+controller.FlareTransport._send, controller.JobProgress.answer = _send, told
+"""
+ILL_SITE = """
+import pathlib
+from semifl.deploy.site import Site
+flags = pathlib.Path({flags!r})
+answer = Site.answer
+def too_much(self, packet):
+    return answer(self, packet) + (bytes({size}) if (flags / "site to hub").exists() else b"")
+Site.answer = too_much
+"""
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oddities]:
+    folder = tmp_path_factory.mktemp("doors")
+    facts = {"flags": str(folder / "flags"), "honest": HONEST, "size": SIZE}
+    (folder / "flags").mkdir()
+    yield from federation(folder, (HONEST, GREEDY), hub=ILL_HUB.format(**facts), clinic_b=ILL_SITE.format(**facts))
+
+
+@pytest.fixture
+def run(net: Oddities, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A run of this test's own, which outlives what happens at the doors."""
+    name = request.node.name.replace("_", "-")[:60]
+    net.desk = run_of(net, name, ROUNDS, min_updates=1, deadline=8.0)
+    net.wait_for_rounds(name, 3, seconds=240)
+    yield name
+    net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder), check=False)
+    net.desk.communicate(timeout=120)
+
+
+class Growth:
+    """By how much processes have grown since they were first looked at; one that is new counts from its first look."""
+
+    def __init__(self, *tops: psutil.Process) -> None:
+        self._tops, self._first, self.most = tops, {}, 0
+        self.look()
+
+    def look(self) -> None:
+        for top in self._tops:
+            for process in (top, *top.children(recursive=True)):
+                try:
+                    used = process.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+                self.most = max(self.most, used - self._first.setdefault(process.pid, used))
+
+    def watch(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.look()
+            time.sleep(0.05)
+
+
+def engine_of(net: Oddities, name: str) -> list[psutil.Process]:
+    folder = str(net.kits[name].engine)
+    return [each for each in psutil.process_iter(["cmdline"]) if folder in (each.info["cmdline"] or [])]
+
+
+def flood(net: Oddities, door: str, growth: Growth, seconds: float) -> None:
+    flag = net.folder / "flags" / door
+    flag.touch()
+    try:
+        growth.watch(seconds)
+    finally:
+        flag.unlink()
+
+
+def refused_as_too_large(log: Path) -> bool:
+    return any("refused from" in line and "larger than" in line for line in log.read_text().splitlines())
+
+
+def test_a_sites_answer_is_as_large_as_was_asked(net: Oddities, run: str) -> None:
+    growth, before = Growth(*engine_of(net, "hub")), len(net.records(run))
+    flood(net, "site to hub", growth, 20)
+    assert growth.most < MOST, f"the hub grew by {growth.most >> 20} MB"
+    assert refused_as_too_large(job_log(net, "hub"))
+    net.wait_for_rounds(run, before + 3, seconds=60)
+    absent = [record for record in net.records(run)[before:] if 1 in record["late"] + record["failed"]]
+    assert absent
+    assert all(0 not in record["late"] + record["failed"] for record in absent)  # the honest site has its turn
+
+
+def test_a_hubs_packet_is_as_large_as_its_order_needs(net: Oddities, run: str) -> None:
+    growth, before = Growth(*engine_of(net, HONEST)), len(net.records(run))
+    flood(net, "hub to site", growth, 20)
+    assert growth.most < MOST, f"the site grew by {growth.most >> 20} MB"
+    assert refused_as_too_large(job_log(net, HONEST))
+    assert any(0 in record["late"] for record in net.records(run)[before:])
+    reached = len(net.records(run))
+    net.wait_until(lambda: any(not record["late"] for record in net.records(run)[reached:]), seconds=120)
+
+
+def test_a_hubs_news_are_as_large_as_a_desk_takes(net: Oddities, run: str) -> None:
+    growth = Growth(psutil.Process(net.desk.pid))
+    flood(net, "hub to desk", growth, 20)
+    assert growth.most < MOST, f"the desk grew by {growth.most >> 20} MB"
+    assert net.desk.poll() is None
+    copy, reached = net.folder / "runs" / run / "rounds.jsonl", len(net.records(run))
+    net.wait_until(lambda: len(copy.read_text().splitlines()) > reached, seconds=120)  # it follows again
+
+
+def job_log(net: Oddities, name: str) -> Path:
+    """What the job that runs now writes: a gate's refusals are those of the process that it stands before."""
+    words = net.job_process(name).cmdline()
+    job = words[words.index("-n") + 1]
+    own = [path for path in net.kits[name].folder.rglob("log.txt") if job in str(path)]
+    return own[0] if own else log_file(net.kits[name])
