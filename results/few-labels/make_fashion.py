@@ -1,7 +1,7 @@
 """A small Fashion-MNIST for this study: 2,040 training pictures at 16 × 16 pixels, and 2,000 test pictures.
 
-`python results/few-labels/make_fashion.py FOLDER OUT`: the folder with the four .gz files of Fashion-MNIST (as in Debian's
-package dataset-fashion-mnist), and where to write fashion.npz.
+`python results/few-labels/make_fashion.py FOLDER OUT`: the folder with the four .gz files of Fashion-MNIST (as in
+Debian's package dataset-fashion-mnist), and where to write fashion.npz.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Two alike classes at four uneven sites, as folders: T-shirts and shirts of Fashion-MNIST at 16 × 16 pixels.
 
 `python results/remedies/make_sites.py FOLDER OUT`: the folder with the four .gz files of Fashion-MNIST (as in Debian's
-package dataset-fashion-mnist), and where to write `sites/`. The hub has 20 labels of each class; sites of 600, 300, 200 and
-100 pictures have 90, 50, 20 and 3 % shirts.
+package dataset-fashion-mnist), and where to write `sites/`. The hub has 20 labels of each class; sites of 600, 300, 200
+and 100 pictures have 90, 50, 20 and 3 % shirts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ LABELED, TESTED, SIDE = 20, 500, 16
 
 def pictures(folder: Path, part: str) -> dict[str, np.ndarray]:
     """By class, in the order of the files."""
-    raw, said = (gzip.decompress((folder / f"{part}-{kind}-ubyte.gz").read_bytes()) for kind in ("images-idx3", "labels-idx1"))
-    images, labels = np.frombuffer(raw, np.uint8, offset=16).reshape(-1, 28, 28), np.frombuffer(said, np.uint8, offset=8)
+    kinds = {"images-idx3": 16, "labels-idx1": 8}  # and how long the header is
+    pixels, labels = (
+        np.frombuffer(gzip.decompress((folder / f"{part}-{kind}-ubyte.gz").read_bytes()), np.uint8, offset=header)
+        for kind, header in kinds.items()
+    )
+    images = pixels.reshape(-1, 28, 28)
     return {name: images[labels == number] for name, number in CLASSES.items()}
 
 
