@@ -1,4 +1,7 @@
-"""How much faster batched views are than Pillow doing the same operations image by image, on one core."""
+"""How much faster batched views are than Pillow doing the same operations image by image, on one core.
+
+And whether a pixel of a large picture costs more than one of a small picture.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -111,6 +115,27 @@ def measure(case: str, ours: Callable[[], object], pillow: Callable[[], object])
     }
 
 
+def cost_of_size(kind: Kind, large: int = 224) -> dict[str, object]:
+    """Nanoseconds of strong views per value of a picture: as many values in large pictures as in small ones."""
+    generator = torch.Generator().manual_seed(0)
+    worlds = []
+    for size in (SIZE, large):
+        pictures = torch.randint(0, 256, (PICTURES * SIZE**2 // size**2, 3, size, size), dtype=torch.uint8)
+        worlds.append((pictures, replace(FACTS, size=size)))
+    pairs = [
+        [seconds(lambda: strong(x, facts, kind, generator)) / x.numel() for x, facts in worlds]  # noqa: B023
+        for _ in range(REPETITIONS)
+    ]
+    small_time, large_time = (statistics.median(times) for times in zip(*pairs, strict=True))
+    return {
+        "benchmark": "augment",
+        "case": f"strong {kind}, {large} pixels on a side",
+        "ratio": round(large_time / small_time, 2),
+        "nanoseconds_per_value": round(1e9 * large_time, 2),
+        "compared_with": f"{SIZE} pixels on a side",
+    }
+
+
 def main() -> None:
     torch.set_num_threads(1)
     random.seed(0)
@@ -126,6 +151,7 @@ def main() -> None:
             lambda view=view: one_by_one(view, pixels),
         )
         print(json.dumps(result))
+        print(json.dumps(cost_of_size(kind)))
 
 
 if __name__ == "__main__":
