@@ -82,6 +82,10 @@ def test_results_come_in_order_and_a_job_that_raises_names_its_worker(net: DaskN
     assert isinstance(bad, JobFailed)
     assert bad.reason.startswith("ValueError: item 4 is bad (on worker tcp://127.0.0.1:")
 
+    (full,) = pool.run(jobs.full_disk, None, [0])  # the federation tells it from a fault of the client by the number
+    assert full.errno == 28
+    assert full.reason.startswith("OSError: [Errno 28] No space left on device: '/scratch/features' (on worker tcp://")
+
     large = [torch.full((400_000,), float(n)) for n in range(3)]  # 1.6 MB each: not by way of the scheduler
     assert [torch.equal(a, b) for a, b in zip(pool.run(jobs.echo, None, large), large, strict=True)] == [True] * 3
     assert {count for count, _ in pool.run(jobs.threads_and_pid, None, range(4))} == {1}
