@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,21 +51,30 @@ def test_mlflow_has_a_run_in_its_file_store_that_a_resumed_run_goes_on_with(
 
 def test_wandb_writes_files_that_can_be_sent_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb")
-    from wandb.proto import wandb_internal_pb2
-
     monkeypatch.delenv("WANDB_MODE", raising=False)
     with trackers.tracked(["wandb"], tmp_path / "run", Silent()) as watcher:
         start(decode(TABLE), tmp_path / "run", observer=watcher)
     (file,) = (tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb")
-    told = dict[int, float]()
+    expected = {record["round"]: record["accuracy"] for record in records(tmp_path / "run")}
+    deadline = time.monotonic() + 30
+    while (told := accuracies(file)) != expected and time.monotonic() < deadline:
+        time.sleep(0.1)  # the process that writes may be a moment behind
+    assert told == expected
+    assert json.loads((tmp_path / "run/trackers.json").read_text())["wandb"] in file.name
+
+
+def accuracies(file: Path) -> dict[int, float]:
+    """What a file for Weights & Biases says, by round."""
+    from wandb.proto import wandb_internal_pb2
+
+    told = {}
     for data in log_records(file.read_bytes()):
         line = wandb_internal_pb2.Record()
         line.ParseFromString(data)
         found = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in line.history.item}
         if "accuracy" in found:
             told[found["round"]] = found["accuracy"]
-    assert told == {record["round"]: record["accuracy"] for record in records(tmp_path / "run")}
-    assert json.loads((tmp_path / "run/trackers.json").read_text())["wandb"] in file.name
+    return told
 
 
 def log_records(content: bytes, block: int = 32768, head: int = 7) -> Iterator[bytes]:
