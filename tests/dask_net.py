@@ -19,8 +19,9 @@ TIMEOUT = 60
 class DaskNet:
     """`start`, `add_worker` and `kill` in any order; everything that was started is ended, by its id."""
 
-    def __init__(self, folder: Path, paths: Sequence[Path] = ()) -> None:
+    def __init__(self, folder: Path, paths: Sequence[Path] = (), options: Sequence[object] = ()) -> None:
         self.folder = folder
+        self._options = options  # of scheduler and workers alike
         self._paths = [TESTS, *paths]  # where workers find the modules of tests
         self.scheduler: subprocess.Popen[bytes] | None = None
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -67,7 +68,8 @@ class DaskNet:
     def _launch(self, kind: str, *options: object) -> subprocess.Popen[bytes]:
         self._started += 1
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), *map(str, self._paths)]))
-        command = [sys.executable, "-m", "dask", kind, "--host", "127.0.0.1", "--no-dashboard", *map(str, options)]
+        command = [sys.executable, "-m", "dask", kind, "--host", "127.0.0.1", "--no-dashboard"]
+        command += map(str, [*self._options, *options])
         with (self.folder / f"{kind}-{self._started}.log").open("wb") as log:
             return subprocess.Popen(
                 command, cwd=self.folder, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path}

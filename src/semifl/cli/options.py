@@ -30,6 +30,9 @@ On = Annotated[
     typer.Option("--on", metavar="ADDRESS|FILE", help="A Dask cluster: tcp://HOST:8786, or a file (docs/cluster.md)."),
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")]
+Track = Annotated[
+    list[str] | None, typer.Option("--track", metavar="NAME", help="Also tell tensorboard, mlflow or wandb each round.")
+]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
@@ -113,6 +116,10 @@ def told() -> Log:
     from semifl.federation.workers import Log
 
     return Log(lambda event, **facts: None, lambda sentence: typer.echo(f"warning: {sentence}", err=True))
+
+
+def trackers(tensorboard: bool, track: list[str] | None) -> list[str]:
+    return [*(["tensorboard"] if tensorboard else []), *(track or [])]
 
 
 def device_name(device: str) -> str:

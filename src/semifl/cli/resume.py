@@ -18,18 +18,19 @@ def command(
     on: options.On = "",
     device: options.Device = "auto",
     tensorboard: options.TensorBoard = False,
+    track: options.Track = None,
 ) -> None:
     """Continue a run that was interrupted, or give a finished one more rounds."""
     from semifl.cli.display import finished, interrupted
-    from semifl.cli.tensorboard import watched_by_tensorboard
     from semifl.running.loop import resume
     from semifl.running.terminal import display
+    from semifl.running.trackers import tracked
 
     team = options.team(on, workers, device)
     with (
         interrupted(directory, on),
         display() as person,
-        watched_by_tensorboard(tensorboard, directory, person) as watcher,
+        tracked(options.trackers(tensorboard, track), directory, person) as watcher,
     ):
         result = resume(directory, team, options.device_name(device), watcher, rounds)
     finished(directory, result)

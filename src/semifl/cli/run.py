@@ -19,12 +19,13 @@ def command(
     on: options.On = "",
     device: options.Device = "auto",
     tensorboard: options.TensorBoard = False,
+    track: options.Track = None,
 ) -> None:
     """Train a model and write a run directory."""
     from semifl.cli.display import finished, interrupted
-    from semifl.cli.tensorboard import watched_by_tensorboard
     from semifl.running.loop import start
     from semifl.running.terminal import display
+    from semifl.running.trackers import tracked
 
     config = options.load(what, settings)
     directory = out or _free_directory(Path(what).stem, config.run.seed)
@@ -32,7 +33,7 @@ def command(
     with (
         interrupted(directory, on),
         display() as person,
-        watched_by_tensorboard(tensorboard, directory, person) as watcher,
+        tracked(options.trackers(tensorboard, track), directory, person) as watcher,
     ):
         result = start(config, directory, team, options.device_name(device), watcher)
     finished(directory, result)

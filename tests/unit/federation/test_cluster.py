@@ -1,5 +1,6 @@
 """A pool on a Dask cluster of processes on loopback: the same results, whoever dies, joins late or does not fit."""
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +13,12 @@ import torch
 import jobs
 from dask_net import DaskNet
 from faults.harness import assert_same, events
+from semifl.configuration.clusters import find_cluster
 from semifl.configuration.config import decode
 from semifl.errors import RunStopped, UserError
 from semifl.federation.cluster.address import Cluster, whole_address
 from semifl.federation.cluster.pool import ClusterPool
+from semifl.federation.cluster.team import connect
 from semifl.federation.cluster.worker import forget
 from semifl.federation.workers import JobFailed, Log
 from semifl.running.context import Silent
@@ -81,6 +84,10 @@ def test_results_come_in_order_and_a_job_that_raises_names_its_worker(net: DaskN
     assert good == [0, 10, 20, 30]
     assert isinstance(bad, JobFailed)
     assert bad.reason.startswith("ValueError: item 4 is bad (on worker tcp://127.0.0.1:")
+
+    (full,) = pool.run(jobs.full_disk, None, [0])  # the federation tells it from a fault of the client by the number
+    assert full.errno == 28
+    assert full.reason.startswith("OSError: [Errno 28] No space left on device: '/scratch/features' (on worker tcp://")
 
     large = [torch.full((400_000,), float(n)) for n in range(3)]  # 1.6 MB each: not by way of the scheduler
     assert [torch.equal(a, b) for a, b in zip(pool.run(jobs.echo, None, large), large, strict=True)] == [True] * 3
@@ -181,6 +188,31 @@ def test_a_scheduler_that_is_not_there_is_told_before_a_run_begins(tmp_path: Pat
     with pytest.raises(UserError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 "):
         start(decode(toy_table()), tmp_path / "run", Cluster("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_cluster_with_tls_is_reached_by_its_file_alone(tmp_path: Path, monkeypatch: Any) -> None:
+    cert, key = own_authority(tmp_path)
+    tls = ["--protocol", "tls", "--tls-ca-file", cert, "--tls-cert", cert, "--tls-key", key]
+    with DaskNet(tmp_path, options=tls) as net:
+        address = net.start(1)
+        assert address.startswith("tls://127.0.0.1:")
+        (tmp_path / "cluster.toml").write_text(
+            f'scheduler = "{address}"\ndirect = false\n[tls]\nca = "cert.pem"\ncert = "cert.pem"\nkey = "key.pem"\n'
+        )
+        pool = ClusterPool(PLACE, find_cluster(str(tmp_path / "cluster.toml"), "cpu"), News().log)
+        assert list(pool.run(jobs.fails_at, -1, range(3))) == [0, 10, 20]
+        pool.close()
+        monkeypatch.setattr("semifl.federation.cluster.team.CONNECT", 2)
+        with pytest.raises(UserError, match="no Dask scheduler answers at tls://"):
+            connect(Cluster(address, address))
+
+
+def own_authority(folder: Path) -> tuple[Path, Path]:
+    """A certificate that vouches for itself, as docs/cluster.md makes one."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    words = f"req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=cluster -keyout {key} -out {cert}"
+    subprocess.run(["openssl", *words.split()], check=True, capture_output=True)
+    return cert, key
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from semifl.federation.packing import Packed, pack, unpack
 from semifl.federation.workers import AHEAD, Job, JobFailed, Log
 
 LARGE = 1 << 20  # bytes of an item from which it goes to a worker at once, and not by way of the scheduler
+SEEDS = 16  # workers that get a message from here
 SEND = 5  # seconds until a worker that takes nothing is looked at again
 LOOK = 1.0  # seconds between two looks at who is there, while jobs run
 
@@ -130,16 +131,28 @@ class _Batch:
 
     def _hand_to(self, members: list[str], number: int) -> None:
         client = self._team.client
-        if self._message is None:  # to every worker; whoever joins later gets it from one of them
-            self._message = (
-                uuid.uuid4().hex,
-                client.scatter([self._packed], workers=members, broadcast=True, hash=False, timeout=SEND)[0],
-            )
+        if self._message is None:
+            self._message = self._spread(members)
         item: Packed | Future = pack(self._items[number])
         if item.size >= LARGE:
             item = client.scatter([item], workers=members, hash=False, timeout=SEND)[0]
         future = client.submit(act, self._run, self._job, *self._message, item, workers=members, pure=False)
         self._begun[number] = (future, frozenset(members))
+
+    def _spread(self, members: list[str]) -> tuple[str, Future]:
+        """The message at so many workers that the others, and whoever joins later, find it near.
+
+        One after the other: Dask's own way to copy to all of them never ends if one dies meanwhile.
+        """
+        name, client, held = uuid.uuid4().hex, self._team.client, None
+        for worker in members[:SEEDS]:
+            try:
+                held = client.scatter({name: self._packed}, workers=[worker], hash=False, timeout=SEND)[name]
+            except (OSError, TimeoutError):  # gone, as the next look will tell
+                continue
+        if held is None:
+            raise ConnectionError("nobody took the message")
+        return name, held
 
     def _collect(self) -> None:
         """Wait until a job is done, or a moment to see who is there."""
