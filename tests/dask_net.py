@@ -60,6 +60,9 @@ class DaskNet:
         self.workers.append(worker)
         return worker
 
+    def pids(self) -> list[int]:
+        return [process.pid for process in [*self.workers, *([self.scheduler] if self.scheduler else [])]]
+
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=TIMEOUT)

@@ -16,27 +16,47 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+ALIGN = 64  # tensors start at cache lines
+
 
 class Packed(NamedTuple):
-    """A message on its way to another machine."""
+    """A message on its way to another machine: one body, because an engine has its trouble with each piece it sends."""
 
     head: bytes
-    parts: list[NDArray[np.uint8]]
+    spans: list[tuple[int, int]]
+    body: NDArray[np.uint8]
 
     @property
     def size(self) -> int:
-        return len(self.head) + sum(part.nbytes for part in self.parts)
+        return len(self.head) + self.body.nbytes
 
 
 def pack(thing: Any) -> Packed:
-    """The parts are the tensors' own memory, not a copy."""
     head, views = take_apart(thing)
-    return Packed(head, [np.frombuffer(view, dtype=np.uint8) for view in views])
+    spans, end = layout(views)
+    body = np.empty(end, dtype=np.uint8)
+    fill(body, spans, views)
+    return Packed(head, spans, body)
 
 
 def unpack(packed: Packed) -> Any:
     """The reader's own: what a network has received may be read-only."""
-    return put_together(packed.head, [np.array(part) for part in packed.parts])
+    body = np.array(packed.body)
+    return put_together(packed.head, [body[start : start + length] for start, length in packed.spans])
+
+
+def layout(views: Sequence[memoryview]) -> tuple[list[tuple[int, int]], int]:
+    """Where each tensor's bytes lie, start and length, and where all of them end."""
+    spans, end = [], 0
+    for view in views:
+        spans.append((end, view.nbytes))
+        end += -(-view.nbytes // ALIGN) * ALIGN
+    return spans, end
+
+
+def fill(body: NDArray[np.uint8], spans: Sequence[tuple[int, int]], views: Sequence[memoryview]) -> None:
+    for (start, length), view in zip(spans, views, strict=True):
+        body[start : start + length] = np.frombuffer(view, dtype=np.uint8)
 
 
 def take_apart(thing: Any) -> tuple[bytes, list[memoryview]]:

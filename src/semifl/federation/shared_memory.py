@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from semifl.federation.packing import put_together, take_apart
-
-ALIGN = 64  # tensors start at cache lines
+from semifl.federation.packing import fill, layout, put_together, take_apart
 
 
 class Handle(NamedTuple):
@@ -33,16 +30,11 @@ class SharedMessages:
     def put(self, thing: Any, always_send_store: bool = False) -> Handle:
         """Copy a message in; it stays until the next `put`."""
         head, views = take_apart(thing)
-        spans, end = [], 0
-        for view in views:
-            spans.append((end, view.nbytes))
-            end += -(-view.nbytes // ALIGN) * ALIGN
+        spans, end = layout(views)
         grown = end > len(self._store)
         if grown:
             self._store = torch.empty(end, dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
-        memory = self._store.numpy()
-        for (start, length), view in zip(spans, views, strict=True):
-            memory[start : start + length] = np.frombuffer(view, dtype=np.uint8)
+        fill(self._store.numpy(), spans, views)
         return Handle(head, spans, self._store if grown or always_send_store else None)
 
     def get(self, handle: Handle, copy: bool) -> Any:

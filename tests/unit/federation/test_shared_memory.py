@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from semifl.federation.shared_memory import ALIGN, Handle, SharedMessages
+from semifl.federation.packing import ALIGN
+from semifl.federation.shared_memory import Handle, SharedMessages
 
 
 class Pair(NamedTuple):
