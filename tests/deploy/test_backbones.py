@@ -170,7 +170,7 @@ def test_over_flower_only_what_trains_travels_and_the_bits_are_a_simulations(flo
     model, numbers = WAYS[way]
     asked = table(**model)
     (tmp_path / "run.toml").write_text(toml.dumps(asked))
-    said = flower.run(way, SITES, tmp_path / "run.toml", 240)
+    said = flower.run(way, SITES, tmp_path / "run.toml", 600)
     assert f"round {ROUNDS}: accuracy" in said, said + flower.logs()
     remote = flower.folder / "runs" / way
     assert [record["bytes_up"] for record in lines(remote)] == ROUNDS * [len(SITES) * 4 * numbers]
@@ -184,7 +184,7 @@ def test_over_flower_a_site_with_another_backbone_refuses(flower, tmp_path):
     shutil.rmtree(kept)
     backbones.vit(kept, seed=1)
     (tmp_path / "run.toml").write_text(toml.dumps({**table(train="head"), "deploy": {"min_updates": 1}}))
-    flower.run("other", SITES, tmp_path / "run.toml", 240)
+    flower.run("other", SITES, tmp_path / "run.toml", 600)
     remote = flower.folder / "runs" / "other"
     assert [record["failed"] for record in lines(remote)] == ROUNDS * [[1]]
     assert f"clinic-b holds another backbone '{NAME}' than the hub" in (remote / "events.jsonl").read_text()

@@ -2,6 +2,7 @@
 desk, each of 300 MB. Whoever gets it hardly grows, and goes on. Many small answers are in `test_insiders.py`."""
 
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,11 +58,21 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oddities]:
 def run(net: Oddities, request: pytest.FixtureRequest) -> Iterator[str]:
     """A run of this test's own, which outlives what happens at the doors."""
     name = request.node.name.replace("_", "-")[:60]
-    net.desk = run_of(net, name, ROUNDS, min_updates=1, deadline=30.0)
-    net.wait_for_rounds(name, 3, seconds=240)
-    yield name
-    net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder), check=False)
-    net.desk.communicate(timeout=120)
+    net.desk = begin(net, name)
+    try:
+        net.wait_for_rounds(name, 3, seconds=240)
+        yield name
+    finally:
+        stop(net)
+
+
+def begin(net: Oddities, name: str) -> subprocess.Popen[str]:
+    return run_of(net, name, ROUNDS, min_updates=1, deadline=30.0)
+
+
+def stop(net: Oddities) -> None:
+    net.semifl("deploy", "stop", str(net.kits[OPERATOR].folder), seconds=240)
+    net.desk.communicate(timeout=240)
 
 
 class Growth:
@@ -133,7 +144,9 @@ def test_a_hubs_packet_is_as_large_as_its_order_needs(net: Oddities, run: str) -
     flood(net, "hub to site", growth, lambda: bool(missed(net, run, 0, before)))
     assert growth.most < MOST, f"the site grew by {growth.most >> 20} MB"
     assert refused_as_too_large(job_log(net, HONEST))
+    stop(net)  # FLARE at the site waits for the rest of what it was sent, and would until the job ends
     reached = len(net.records(run))
+    net.desk = begin(net, run)
     net.wait_until(lambda: len(net.records(run)) - reached > len(missed(net, run, 0, reached)), seconds=240)
 
 
