@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+import backbones
 import jobs
 from dask_net import DaskNet
-from faults.harness import assert_same, events
+from faults.harness import FULL, assert_same, events
 from semifl.configuration.clusters import find_cluster
 from semifl.configuration.config import decode
 from semifl.errors import RunStopped, UserError
@@ -157,6 +158,15 @@ class Strike(Silent):
     def round(self, record: Any, best: float) -> None:
         if record["round"] == self.after:
             self.action()
+
+
+@pytest.mark.skipif(not FULL, reason="a network of 16 layers twice: SEMIFL_FAULTS=full")
+def test_a_run_with_frozen_features_has_the_same_bits_there(net: DaskNet, tmp_path: Path) -> None:
+    model = {"name": "pretrained", "source": str(backbones.lite(tmp_path / "lite")), "size": 32, "views": 1}
+    table = {**toy_table(), "rounds": 1, "labels_only": False, "model": model}
+    start(decode(table), tmp_path / "here")
+    start(decode(table), tmp_path / "there", Cluster(net.address, net.address))
+    assert_same(tmp_path / "there", tmp_path / "here")
 
 
 def test_a_run_has_the_same_bits_there_and_survives_the_loss_of_a_worker_and_of_the_scheduler(
