@@ -31,6 +31,7 @@ class Oddities(Net):
 
 
 def federation(folder: Path, sites: tuple[str, ...], **odd: str) -> Iterator[Oddities]:
+    before = os.environ.get("SEMIFL_DATA")  # of a federation around this one
     os.environ["SEMIFL_DATA"] = str(folder / "cache")
     pictures = make_federation(folder / "pictures", sites)
     net = Oddities(folder, sites)
@@ -41,7 +42,9 @@ def federation(folder: Path, sites: tuple[str, ...], **odd: str) -> Iterator[Odd
         yield net
     finally:
         net.close()
-        del os.environ["SEMIFL_DATA"]
+        os.environ.pop("SEMIFL_DATA", None)
+        if before is not None:
+            os.environ["SEMIFL_DATA"] = before
 
 
 def run_of(

@@ -67,13 +67,13 @@ def test_a_desk_that_closes_and_returns_misses_nothing(net: Oddities) -> None:
 def test_two_operators_follow_one_run_and_either_may_stop_it(net: Oddities) -> None:
     """Each at a desk of their own: the second finds the job that the first has begun."""
     first = run_of(net, "shared", 400, min_updates=1, deadline=60.0)
-    net.wait_for_rounds("shared", 2, seconds=120)
+    net.wait_for_rounds("shared", 2, seconds=300)
     second = run_of(net, "shared", 400, "--out", "at-bobs", operator=ANOTHER_OPERATOR, min_updates=1, deadline=60.0)
     theirs = net.folder / "at-bobs/rounds.jsonl"
-    net.wait_until(lambda: theirs.exists() and len(theirs.read_text().splitlines()) >= 3, seconds=120)
+    net.wait_until(lambda: theirs.exists() and len(theirs.read_text().splitlines()) >= 3, seconds=300)
     net.semifl("deploy", "stop", str(net.kits[ANOTHER_OPERATOR].folder))
     for each in (first, second):
-        out, _ = each.communicate(timeout=120)
+        out, _ = each.communicate(timeout=240)
         assert each.returncode == 1, out
         assert "was stopped; every complete round is kept" in " ".join(out.split())
         assert "Traceback" not in out

@@ -29,7 +29,7 @@ from semifl.toml import Table
 PICTURES = "semifl.deploy.pictures:HubPictures"
 ASKED_OF_HUB = ("root", "sites", "partition", "clients", "labeled")  # keys of [data] that the hub fills in itself
 HELLO_SECONDS = 120.0  # a site may have thousands of pictures to decode before its first answer
-GOODBYE_SECONDS = 60.0  # nobody waits for its answer but to know that it was heard
+GOODBYE_SECONDS = 120.0  # under Flower a site reads its pictures for this as for any packet
 SLOW = 2.0  # times the others' seconds from which a site is called slow
 
 
