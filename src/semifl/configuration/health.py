@@ -18,8 +18,8 @@ STRICTER: tuple[Policy, ...] = ("warn", "skip", "fallback", "stop")
 MESSAGES = {
     "not finite": "a loss or a weight is not a finite number: try a smaller method.lr or method.clip_norm = 1.0",
     "exploding": "the model moved much further than in the rounds before: try method.clip_norm or another aggregation",
-    "nothing confident": 'clients are confident about next to nothing: take method.name = "balanced", lower '
-    "method.threshold, give the server more epochs or labels, or start from trained weights (model.weights)",
+    "nothing confident": 'clients are confident about next to nothing: take method.name = "balanced", give '
+    "the server more epochs or labels, start from trained weights (model.weights), or lower method.threshold",
     "one class": "nearly all confident pseudo-labels are of one class: the model is collapsing",
     "agreement falling": "strong views agree less and less with their pseudo-labels: the model is getting worse",
     "below the start": "the model does worse on the labels held out than it did before any client took part",

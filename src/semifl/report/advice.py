@@ -91,10 +91,10 @@ def _nothing_confident(run: Run) -> Iterator[str]:
 
 def _remedies(run: Run) -> str:
     threshold, epochs = run.settings.get("method.threshold"), run.settings.get("method.server_epochs")
-    lower = "Lower method.threshold" + (f" (now {threshold})" if threshold is not None else "")
-    more = "give the server more epochs" + (f" (method.server_epochs, now {epochs})" if epochs is not None else "")
+    lower = "lower method.threshold" + (f" (now {threshold})" if threshold is not None else "")
+    more = "Give the server more epochs" + (f" (method.server_epochs, now {epochs})" if epochs is not None else "")
     other = "" if _is_balanced(run) else 'Take method.name = "balanced", which has no threshold. Or: '
-    return f"{other}{lower}, {more} or labels, start from trained weights (model.weights), or train for more rounds."
+    return f"{other}{more} or labels, start from trained weights (model.weights), train for more rounds, or {lower}."
 
 
 def _one_class(run: Run) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _one_class(run: Run) -> Iterator[str]:
         label = recent[-1].index(max(recent[-1]))
         yield (
             f"Nearly all confident pseudo-labels are of one class ({_name(run, label)}): the model is collapsing. "
-            f"{_another_method(run)}, lower method.lr, or give the server more epochs."
+            f"{_another_method(run)}, or label more pictures of the other classes."
         )
 
 
@@ -114,10 +114,10 @@ def _is_balanced(run: Run) -> bool:
 
 
 def _another_method(run: Run) -> str:
-    """What has helped where others collapsed: results/few-labels."""
+    """What has helped where others collapsed: results/remedies."""
     if _is_balanced(run):
         return "Let fewer epochs pass at the clients (method.client_epochs)"
-    return 'Take method.name = "balanced", or else method.statistics = "cohort" and a higher method.threshold'
+    return 'Take method.name = "balanced", or else give the server three times the epochs (method.server_epochs)'
 
 
 def _fallen(run: Run) -> Iterator[str]:
