@@ -96,10 +96,13 @@ def test_results_come_in_order_and_a_job_that_raises_names_its_worker(net: DaskN
 
 
 def test_a_worker_that_has_lost_the_place_is_given_it_again(open_pool: Any) -> None:
-    pool = open_pool(News())
+    news = News()
+    pool = open_pool(news)
+    news.warnings.clear()
     pool._team.client.run(forget, pool._name)
     (result,) = pool.run(jobs.scaled, {"factor": torch.tensor(2.0)}, [("one", torch.ones(2))])
     assert result["values"].tolist() == [2.5, 1.5]
+    assert news.warnings == []
 
 
 def test_jobs_of_a_killed_worker_are_done_by_others_also_by_one_that_joins_late(

@@ -43,7 +43,6 @@ class Leave(Silent):
 def test_cells_are_filled_with_the_bits_of_runs_here_and_one_that_fails_is_named(
     net: DaskNet, tmp_path: Path, reference: Path
 ) -> None:
-    """A deadly method ends its worker, again and again; the others are done by those that are left or join."""
     wrong = {**TOY, "data": {**TOY["data"], "labeled": 10_000}}
     todo = [(Cell("toy", "toy", "", TOY), 0), (Cell("wrong", "wrong", "", wrong), 0), (Cell("toy", "toy", "", TOY), 1)]
     folder = tmp_path / "runs"

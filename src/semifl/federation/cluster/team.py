@@ -42,6 +42,8 @@ class Team:
     def members(self) -> list[str]:
         """The same; if there is none, this waits for one, unless those who came first were all of the wrong kind."""
         patient_until = time.monotonic() + GRACE
+        if not self._members:
+            self.look()
         while not self._members:
             if self._refused and not self._had_members and time.monotonic() > patient_until:
                 raise UserError(next(iter(self._refused.values())))
