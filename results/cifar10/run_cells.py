@@ -24,7 +24,7 @@ PARTITIONS = ("iid", "k2", "dir0.3")
 
 def order() -> Iterator[tuple[str, int]]:
     """Names of cells, each with a seed."""
-    headline = ["4000-iid", "250-iid", "4000-partially-supervised", "250-partially-supervised", "4000-k2", "250-k2"]
+    headline = ["4000-partially-supervised", "250-partially-supervised", "4000-iid", "250-iid", "4000-k2", "250-k2"]
     yield from ((name, 0) for name in headline)
     yield from ((name, 0) for name in ("fully-supervised-wide", "published", "4000-fixmatch", "250-fixmatch"))
     yield from ((name, 1) for name in headline)
