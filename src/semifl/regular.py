@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 LARGEST_TEXT = 256 << 20  # bytes; beyond any run's own
+LARGEST_PICTURE = 4 << 30  # bytes
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -34,6 +36,16 @@ def refuse_irregular(path: Path, largest: int) -> None:
     """For readers that open the file themselves."""
     with _opened(path, os.O_RDONLY, "rb") as file:
         _size(file, path, largest)
+
+
+def refuse_irregular_picture(path: Path) -> None:
+    refuse_irregular(path, LARGEST_PICTURE)
+
+
+def remove_folder(path: Path) -> None:
+    """If it is one: looking for the files in a pipe would wait for ever."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def add_text(path: Path, text: str) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from semifl.regular import refuse_irregular_picture
+
 DEPTHS = (8, 10, 12, 14, 16)  # that machines make pictures with
 FORMATS = ("PNG", "TIFF")  # of pictures that may have so many
 
@@ -44,6 +46,7 @@ def deepest(paths: Sequence[Path]) -> int:
 def _brightest(path: Path) -> float:
     """−1 of a picture of eight bits, and of one that cannot be read: whoever decodes it will say so."""
     try:
+        refuse_irregular_picture(path)
         with Image.open(path, formats=FORMATS) as picture:
             return float(np.asarray(picture).max()) if is_deep(picture) else -1.0
     except Exception:

@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from semifl.errors import UserError
+from semifl.regular import refuse_irregular_picture
 
 SUFFIXES = frozenset({".dcm", ".dicom"})
 PREAMBLE, MARK = 128, b"DICM"
@@ -38,6 +39,7 @@ def is_dicom(path: str | Path) -> bool:
     if suffix:
         return suffix in SUFFIXES
     try:
+        refuse_irregular_picture(Path(path))
         with open(path, "rb") as file:  # noqa: PTH123
             file.seek(PREAMBLE)
             return file.read(len(MARK)) == MARK

@@ -17,6 +17,7 @@ from semifl.data.depth import is_deep, to_bytes
 from semifl.data.dicom import is_dicom, read_dicom
 from semifl.data.progress import Progress
 from semifl.errors import UserError
+from semifl.regular import refuse_irregular_picture
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"})
@@ -47,6 +48,8 @@ def decode(source: Path | BinaryIO, size: int, channels: int | None = None, bits
     than eight: white is what they can say at most; 0 takes as many as each picture needs.
     """
     try:
+        if isinstance(source, Path):
+            refuse_irregular_picture(source)
         if isinstance(source, Path) and is_dicom(source):
             square = centre_square(_plain(read_dicom(source), channels == 1, bits), size)
         else:

@@ -12,6 +12,7 @@ from PIL import Image
 
 from semifl.data.dicom import describe, is_dicom
 from semifl.data.pictures import FORMATS, is_picture, pictures_below
+from semifl.regular import refuse_irregular_picture
 
 KINDS = {
     "1": "black and white", "L": "grey", "LA": "grey with transparency", "P": "palette", "RGB": "colour",
@@ -54,6 +55,7 @@ def survey(root: Path, groups: dict[str, list[str]], entries: Sequence[Entry], i
 def _look(path: Path) -> tuple[tuple[int, int], str] | None:
     """Size and kind by the file's first bytes; a file that cannot be opened is for whoever decodes it to name."""
     try:
+        refuse_irregular_picture(path)
         if is_dicom(path):
             return describe(path)
         with Image.open(path, formats=FORMATS) as picture:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Sequence
 from typing import Any, cast
@@ -14,6 +13,7 @@ from semifl.learning.metrics import reliability
 from semifl.learning.weights import Snapshot
 from semifl.records.metrics import OF_A_MODEL, Metric
 from semifl.records.record import JSON, Measured, RoundRecord, Summary, number
+from semifl.regular import remove_folder
 from semifl.running.context import FEATURES, RunContext
 from semifl.running.gallery import write_gallery
 from semifl.running.guard import Guard, beats
@@ -45,7 +45,7 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     write_model_card(context, result)
     # Real sites' pictures stay out of a page that may be passed on; those of a data set divided here may be shown.
     write_gallery(context, model, t.index, of_clients=not context.world.data.sites)
-    shutil.rmtree(context.directory.checkpoints / FEATURES, ignore_errors=True)  # they serve no other run
+    remove_folder(context.directory.checkpoints / FEATURES)  # they serve no other run
     return result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 import tomllib
 from contextlib import suppress
@@ -26,6 +25,7 @@ from semifl.learning.weights import digest, distance, is_finite
 from semifl.records.directory import RunDirectory
 from semifl.records.metrics import shown
 from semifl.records.record import Measured, RoundRecord, Summary
+from semifl.regular import remove_folder
 from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, open_context
@@ -172,7 +172,7 @@ def _change_rounds(directory: RunDirectory, config: Config, done: int, rounds: i
         raise UserError(f"{directory.path} has {done} rounds already, so it cannot be resumed to {rounds}")
     config = replace(config, run=replace(config.run, rounds=rounds))
     for name in LABELS_ONLY.values():  # their learning rates were those of another number of rounds
-        shutil.rmtree(directory.checkpoints / name, ignore_errors=True)
+        remove_folder(directory.checkpoints / name)
     directory.forget_summary()  # first: a result must never stand beside a configuration it does not belong to
     directory.write_config(config.table())
     directory.add_event("rounds changed", rounds=rounds, after=done)
