@@ -6,36 +6,33 @@ Debian's package dataset-fashion-mnist), and where to write fashion.npz.
 
 from __future__ import annotations
 
-import gzip
 import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
+
+from semifl.data.datasets.fashion_mnist import FashionMnist
 
 TRAIN, TEST, SIDE = 2040, 2000, 16
 
 
-def pictures(path: Path, number: int) -> np.ndarray:
-    """The first ones, made smaller by averages over their areas."""
-    large = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=16).reshape(-1, 1, 28, 28)[:number]
-    small = F.interpolate(torch.tensor(large, dtype=torch.float32), size=(SIDE, SIDE), mode="area")
+def smaller(images: Tensor) -> np.ndarray:
+    """By averages over areas."""
+    small = F.interpolate(images.float(), size=(SIDE, SIDE), mode="area")
     return small.round().to(torch.uint8)[:, 0].numpy()
 
 
-def labels(path: Path, number: int) -> np.ndarray:
-    return np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=8)[:number].astype(np.int64)
-
-
 def main() -> None:
-    folder, out = Path(sys.argv[1]), Path(sys.argv[2])
+    data, out = FashionMnist(sys.argv[1]).load(), Path(sys.argv[2])
     np.savez_compressed(
         out / "fashion.npz",
-        train_images=pictures(folder / "train-images-idx3-ubyte.gz", TRAIN),
-        train_labels=labels(folder / "train-labels-idx1-ubyte.gz", TRAIN),
-        test_images=pictures(folder / "t10k-images-idx3-ubyte.gz", TEST),
-        test_labels=labels(folder / "t10k-labels-idx1-ubyte.gz", TEST),
+        train_images=smaller(data.images[:TRAIN]),
+        train_labels=data.labels[:TRAIN].numpy(),
+        test_images=smaller(data.test_images[:TEST]),
+        test_labels=data.test_labels[:TEST].numpy(),
     )
 
 

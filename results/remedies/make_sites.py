@@ -7,27 +7,17 @@ and 100 pictures have 90, 50, 20 and 3 % shirts.
 
 from __future__ import annotations
 
-import gzip
 import sys
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from semifl.data.datasets.fashion_mnist import FashionMnist
+
 CLASSES = {"t-shirt": 0, "shirt": 6}
 SITES = {"north": (60, 540), "east": (150, 150), "south": (160, 40), "west": (97, 3)}  # T-shirts and shirts
 LABELED, TESTED, SIDE = 20, 500, 16
-
-
-def pictures(folder: Path, part: str) -> dict[str, np.ndarray]:
-    """By class, in the order of the files."""
-    kinds = {"images-idx3": 16, "labels-idx1": 8}  # and how long the header is
-    pixels, labels = (
-        np.frombuffer(gzip.decompress((folder / f"{part}-{kind}-ubyte.gz").read_bytes()), np.uint8, offset=header)
-        for kind, header in kinds.items()
-    )
-    images = pixels.reshape(-1, 28, 28)
-    return {name: images[labels == number] for name, number in CLASSES.items()}
 
 
 def write(images: np.ndarray, folder: Path, name: str) -> None:
@@ -37,14 +27,17 @@ def write(images: np.ndarray, folder: Path, name: str) -> None:
 
 
 def main() -> None:
-    source, out = Path(sys.argv[1]), Path(sys.argv[2]) / "sites"
-    train, test = pictures(source, "train"), pictures(source, "t10k")
-    for column, name in enumerate(CLASSES):
-        write(test[name][:TESTED], out / "test" / name, "")
-        write(train[name][:LABELED], out / "labeled" / name, "")
+    data, out = FashionMnist(sys.argv[1]).load(), Path(sys.argv[2]) / "sites"
+    for column, (name, number) in enumerate(CLASSES.items()):
+        train, test = (
+            data.images[data.labels == number, 0].numpy(),
+            data.test_images[data.test_labels == number, 0].numpy(),
+        )
+        write(test[:TESTED], out / "test" / name, "")
+        write(train[:LABELED], out / "labeled" / name, "")
         start = LABELED
         for site, counts in SITES.items():
-            write(train[name][start : start + counts[column]], out / "clients" / site, f"{column}-")
+            write(train[start : start + counts[column]], out / "clients" / site, f"{column}-")
             start += counts[column]
 
 

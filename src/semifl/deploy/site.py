@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +36,7 @@ from semifl.federation.world import Method, Reply, Round, Update
 from semifl.learning.batchnorm import Moments
 from semifl.learning.evaluation import blocks
 from semifl.learning.weights import Snapshot, Weights, zeros_like
+from semifl.regular import remove_folder
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class Site:
         """Frozen features stay with the run, as long as there is no other and the policy has room for them."""
         for other in (self.folder / "runs").glob(f"*/{FEATURES}"):
             if other.parent != self._run_folder(accepted):
-                shutil.rmtree(other, ignore_errors=True)
+                remove_folder(other)
         folder = self._run_folder(accepted) / FEATURES
         kept = frozen_features(folder, place.facts, accepted.spec, accepted.method, accepted.seed, accepted.precision)
         tested = sum(len(labels) for _, labels in place.graded.values())
@@ -137,7 +137,7 @@ class Site:
     def forget_features(self) -> None:
         """When a run is over: they are computed again if it goes on."""
         for folder in (self.folder / "runs").glob(f"*/{FEATURES}"):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
     def _run_folder(self, accepted: Accepted) -> Path:
         """What belongs to a run lies apart from what belongs to the site, whatever the run is called."""

@@ -42,12 +42,12 @@ def advise_together(groups: Sequence[Group]) -> list[str]:
     sentences = []
     for group in groups:
         alone = group.result(f"labels_only_{metric}")
-        if not _has_backbone(group) or alone is None:
+        if not _has_backbone(group.runs[0]) or alone is None:
             continue
         for other in groups:
             reached = other.result(metric)
             same_task = _task(group) == _task(other) and other.metric == metric
-            if same_task and not _has_backbone(other) and reached is not None and reached <= alone:
+            if same_task and not _has_backbone(other.runs[0]) and reached is not None and reached <= alone:
                 sentences.append(
                     f"The labels alone, on the backbone of {group.label}, reach {said(metric, alone)}: no less than "
                     f"{other.label} has with its clients and without a backbone ({said(metric, reached)}). "
@@ -56,8 +56,8 @@ def advise_together(groups: Sequence[Group]) -> list[str]:
     return sentences
 
 
-def _has_backbone(group: Group) -> bool:
-    return group.runs[0].settings.get("model.name") == "pretrained"
+def _has_backbone(run: Run) -> bool:
+    return run.settings.get("model.name") == "pretrained"
 
 
 def _task(group: Group) -> tuple[Any, ...]:
@@ -141,8 +141,7 @@ def _no_gain(run: Run) -> Iterator[str]:
     if not _is_balanced(run):
         hint = f'take method.name = "balanced", {hint}'
     if confident and statistics.fmean(confident) < 80:
-        has_backbone = run.settings.get("model.name") == "pretrained"
-        better = "" if has_backbone else ' (for photographs model.name = "pretrained")'
+        better = "" if _has_backbone(run) else ' (for photographs model.name = "pretrained")'
         hint = f"confident pseudo-labels are often wrong, so start from a better model{better}" + (
             "" if _is_balanced(run) else ', take method.name = "balanced", or raise method.threshold'
         )

@@ -140,9 +140,9 @@ def _tiles(group: Group) -> list[tuple[str, str]]:
 
 def _scores(group: Group) -> list[list[str]]:
     """Every number of the final model, of the best round and of the labels-only models, side by side."""
-    rows = []
+    rows, prefixes = [], list(_scored_models(group))
     for name, word in WORDS.items():
-        values = [group.result(f"{prefix}{name}") for prefix in _scored_models(group)]
+        values = [group.result(f"{prefix}{name}") for prefix in prefixes]
         if any(value is not None for value in values):
             rows.append([word, *(said(name, value) for value in values)])
     return rows

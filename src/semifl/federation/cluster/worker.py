@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import shutil
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from semifl.federation.packing import Packed, pack, unpack
 from semifl.federation.sites import Place
 from semifl.federation.workers import Job, JobFailed, threads
 from semifl.learning.devices import find_device
+from semifl.regular import remove_folder
 
 FORGOTTEN_AFTER = 3600.0  # seconds: a run that was killed cannot say that it needs its place no more
 UNKNOWN = "unknown"  # the answer of a worker that does not have the run's place
@@ -108,7 +108,7 @@ def _at_home(place: Place, device: str, folder: Path) -> Place:
 
 def forget(run: str, dask_worker: Any) -> None:
     _PLACES.pop(run, None)
-    shutil.rmtree(_folder(run, dask_worker), ignore_errors=True)
+    remove_folder(_folder(run, dask_worker))
 
 
 def _folder(run: str, worker: Any) -> Path:
