@@ -19,6 +19,9 @@ LOGITS = 1 / 9  # times the head's output: the largest features of a whole pictu
 class FastCnn:
     widths: tuple[int, int, int] = (64, 256, 256)  # channels of the three groups, two convolutions each
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
+    mirrored: bool = (
+        False  # infer from a picture and its mirror image, at twice the cost: for labels, tests, predictions
+    )
 
     def __post_init__(self) -> None:
         if min(self.widths) < 1:
@@ -33,8 +36,8 @@ class FastCnn:
         """
         layers: list[nn.Module] = [_Stem(channels, whitening)]
         inputs, side = 2 * channels * PATCH**2, size - PATCH + 1
-        for whole in self.widths:
-            outputs = narrowed(whole, share)
+        for width in self.widths:
+            outputs = narrowed(width, share)
             layers.append(conv(inputs, outputs, 3))
             if side >= 2:  # pool while there is something left to pool, so that tiny pictures work too
                 layers.append(nn.MaxPool2d(2))
@@ -43,7 +46,21 @@ class FastCnn:
             layers += [conv(outputs, outputs, 3), norm_layer(self.norm, outputs, share), nn.GELU()]
             inputs = outputs
         head = [nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(inputs, classes), _Scale(LOGITS)]
-        return _pass_on(initialise(nn.Sequential(*layers, *head)))
+        whole = _Mirrored if self.mirrored else nn.Sequential
+        return _pass_on(initialise(whole(*layers, *head)))
+
+
+class _Mirrored(nn.Sequential):
+    """What it says of a picture and of its mirror image, on average, when it infers.
+
+    Not while any of its layers learns or measures statistics: for that the picture itself is enough.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = super().forward(x)
+        if any(layer.training for layer in self):
+            return logits
+        return (logits + super().forward(x.flip(3))) / 2
 
 
 class _Stem(nn.Module):

@@ -18,9 +18,9 @@ def has_unlabeled(batch: PairedBatch) -> bool:
     return len(batch.unlabeled.positions) > 0
 
 
-def labeled_loss(network: Network, batch: PairedBatch) -> Tensor:
+def labeled_loss(network: Network, batch: PairedBatch, smoothing: float = 0.0) -> Tensor:
     """Cross-entropy of the labeled pictures, in a forward pass of their own."""
-    return F.cross_entropy(network(batch.labeled.images), batch.labeled.labels)
+    return F.cross_entropy(network(batch.labeled.images), batch.labeled.labels, label_smoothing=smoothing)
 
 
 def gaussian_ramp(progress: float, length: float) -> float:

@@ -1,5 +1,6 @@
 """The fast network: its size, its stem, its first weights, and its sub-networks."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -114,3 +115,27 @@ def test_a_narrow_one_has_the_whole_stem_and_learns() -> None:
 def test_widths_that_do_not_exist() -> None:
     with pytest.raises(ValueError, match=r"^widths must be at least 1, not \[4, 0, 4\]$"):
         FastCnn((4, 0, 4))
+
+
+def test_a_mirrored_network_infers_from_both_and_trains_from_one() -> None:
+    plain, mirrored = (replace(SMALL, mirrored=each).build(3, 8, 3, whitening=rows(12)) for each in (False, True))
+    mirrored.load_state_dict(plain.state_dict())  # so they have the same weights by the same names
+    x = torch.randn(4, 3, 8, 8)
+
+    assert torch.equal(mirrored.train()(x), plain.train()(x))
+    expected = (plain.eval()(x) + plain(torch.from_numpy(x.numpy()[..., ::-1].copy()))) / 2
+    torch.testing.assert_close(mirrored.eval()(x), expected)
+
+
+def test_statistics_of_a_mirrored_network_are_those_of_the_pictures_alone() -> None:
+    plain, mirrored = (replace(SMALL, mirrored=each).build(3, 8, 3, whitening=rows(12)) for each in (False, True))
+    mirrored.load_state_dict(plain.state_dict())
+    blocks = torch.randn(2, 5, 3, 8, 8)
+
+    expected, stats = (batchnorm.collect(Network(module).module, blocks) for module in (plain, mirrored))
+
+    assert stats.keys() == expected.keys()
+    for name, (number, mean, var) in expected.items():
+        assert stats[name].number == number
+        assert torch.equal(stats[name].mean, mean)
+        assert torch.equal(stats[name].var, var)
