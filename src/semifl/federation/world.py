@@ -107,8 +107,17 @@ class Client(Participant, Protocol):
         """What the model says of uint8 pictures, in evaluation mode."""
         ...
 
-    def observe(self, pseudo: PseudoLabels, confident: Tensor, positions: Tensor | None = None) -> None:
-        """Count what the client believes of its pictures, or of those at `positions`; only sums leave this call."""
+    def observe(
+        self,
+        pseudo: PseudoLabels,
+        confident: Tensor,
+        positions: Tensor | None = None,
+        predicted: Tensor | None = None,
+    ) -> None:
+        """Count what the client believes of its pictures, or of those at `positions`; only sums leave this call.
+
+        `predicted` is what the model says of them, where the client believes something else.
+        """
         ...
 
 

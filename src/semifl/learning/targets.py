@@ -20,7 +20,12 @@ class PseudoLabels(NamedTuple):
 
 
 def pseudo_labels(logits: Tensor) -> PseudoLabels:
-    confidence, labels = logits.softmax(dim=1).max(dim=1)
+    return most_likely(logits.softmax(dim=1))
+
+
+def most_likely(p: Tensor) -> PseudoLabels:
+    """Of probabilities."""
+    confidence, labels = p.max(dim=1)
     return PseudoLabels(labels, confidence)
 
 

@@ -1,14 +1,14 @@
-"""SemiFL in balance: the server learns by the clients' loss and as much; pseudo-labels are weighed, not cut.
+"""SemiFL in balance: the server learns by the clients' loss and as much; clients label by what they are made of.
 
 Letters: W weights, W̄ their average over rounds, S_t cohort, w weight of a pseudo-label, D the pictures to train on,
-π shares of the classes, α(·) weak and 𝒜(·) strong view, λ_mix the Mixup weight.
+π shares of the classes among the server's labels, ν among all clients' predictions, λ_mix the Mixup weight.
 `docs/methods/balanced.md` says what each part brings, and how that was measured.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Literal, NamedTuple
@@ -20,11 +20,12 @@ from torch import Tensor
 from semifl.data.augment import weak
 from semifl.data.mixtures import MixedBatch, Mixing
 from semifl.federation.recipe import LabeledServer, balancing_weights
-from semifl.federation.world import Client, Federation, Participant, Preview, Round, RoundResult, Server, Update
+from semifl.federation.world import Client, Federation, Participant, Preview, Reply, Round, RoundResult, Server, Update
 from semifl.fields import Count, NotNegative, Positive, Whole
 from semifl.learning.network import Network
 from semifl.learning.norm_correction import corrected, learned, measured, unchanged
-from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
+from semifl.learning.server_optimizer import Past
+from semifl.learning.targets import most_likely
 from semifl.learning.training import Fit
 from semifl.learning.weights import Snapshot, Weights, changed
 from semifl.methods.semifl import SemiFL
@@ -32,6 +33,8 @@ from semifl.methods.semifl import SemiFL
 KEPT = 0.8  # of an average over rounds: about the last five
 NEGLIGIBLE = 0.05  # a weight below which a picture costs more time than it teaches
 EVENLY = 0.1  # of a participant's labels, added to all classes alike, so that no share is 0
+PASSES = 3  # of a client over its labels, to find out of which classes it has more than others
+AS_OTHERS = 10  # pictures that a client has as all clients have them, before it counts its own
 
 
 class State(NamedTuple):
@@ -39,13 +42,15 @@ class State(NamedTuple):
     past: Past
     average: Weights  # W̄; empty before the first round
     correction: Weights  # of the server's BatchNorm statistics; empty before anybody told
+    predicted: Tensor = torch.empty(0)  # ν; empty before anybody told
 
 
 class Sent(NamedTuple):
     """What is sent to every client."""
 
     model: Snapshot
-    π: Tensor  # of the server's labels
+    π: Tensor
+    ν: Tensor  # π, too, before anybody told
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,6 @@ class Balanced(LabeledServer):
 
     clip_norm: NotNegative = 1.0  # largest gradient norm of a step; 0 does not clip
     statistics: Literal["server", "cohort", "all"] = "cohort"  # whose pictures the BatchNorm statistics come from
-    server_optimizer: ServerOptimizer = Momentum(momentum=0.0)  # the global step
     server_steps: Count = 30  # that the server takes in a round at least, in more epochs where labels are few
     warm_up: Whole = 150  # steps on the labels before the first clients are asked
     mix_beta: Positive = 0.75  # a, of Beta(a, a)
@@ -66,11 +70,14 @@ class Balanced(LabeledServer):
         S_t = self.cohort(clients, t)
         W = self.server_update(server, state.weights, t)
         model = self.snapshot(W, state.correction, server, clients)
-        sent = Sent(model, shares(F.one_hot(server.labels, server.facts.classes)))
-        change = self.aggregation(reply.update.change for reply in clients.each(S_t, sent, t) if reply.update)
+        π = shares(F.one_hot(server.labels, server.facts.classes))
+        sent = Sent(model, π, state.predicted if len(state.predicted) else π)
+        told: list[Tensor] = []
+        change = self.aggregation(heard(clients.each(S_t, sent, t), told))
         mean = change and {name: W[name] + change[name] for name in W}
         step = self.server_optimizer.step(W, mean, state.past)
-        state = State(*step, averaged(state.average, W), self.correction_after(change, state, model))
+        ν = torch.lerp(sent.ν, shares(torch.stack(told)), 1 - KEPT) if told else state.predicted
+        state = State(*step, averaged(state.average, W), self.correction_after(change, state, model), ν)
         return RoundResult(state, self.snapshot(state.average, state.correction, server, clients))
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
@@ -95,9 +102,10 @@ class Balanced(LabeledServer):
     def client_update(self, client: Client, sent: Sent, t: Round) -> Update:
         model = sent.model
         view = weak(client.images, client.facts, client.seed.at("label"))
-        pseudo = client.pseudo_labels(model, view)  # once, with the model as it was sent
+        p = client.outputs(model, view).softmax(dim=1)  # once, with the model as it was sent
+        pseudo = most_likely(at_home(p, sent.ν))
         w = weights_of(pseudo.confidence)
-        client.observe(pseudo, w >= 0.5)
+        client.observe(pseudo, w >= 0.5, predicted=p.argmax(dim=1))
         D = (w >= NEGLIGIBLE).nonzero().flatten()
         y = w[:, None] * F.one_hot(pseudo.labels, client.facts.classes)
         batches = self.batches(client, y, D, self.client_batch, self.client_epochs)
@@ -147,6 +155,28 @@ class Balanced(LabeledServer):
     def plain_server(self) -> SemiFL:
         """Weak views for its epochs, and no warm-up: what more is made of the labels here is not the clients' gain."""
         return SemiFL(**{field.name: getattr(self, field.name) for field in fields(LabeledServer)})
+
+
+def heard(replies: Iterable[Reply], told: list[Tensor]) -> Iterator[Weights]:
+    """The clients' changes as they come; which classes each predicts is noted in `told`, where a site lets that out."""
+    for reply in replies:
+        counts = torch.tensor(reply.facts.get("predicted", ()), dtype=torch.float32)
+        if counts.sum() > 0:
+            told.append(counts / counts.sum())
+        if reply.update:
+            yield reply.update.change
+
+
+def at_home(p: Tensor, ν: Tensor) -> Tensor:
+    """p of a client's pictures, given how much more it has of each class than all clients together (EM, hard labels).
+
+    Its own classes are those that it labels its pictures with. By them it labels anew, and so finds them better.
+    """
+    q = p
+    for _ in range(PASSES):
+        counts = q.argmax(dim=1).bincount(minlength=len(ν))
+        q = p * (counts + AS_OTHERS * ν) / (len(p) + AS_OTHERS) / ν
+    return q / q.sum(dim=1, keepdim=True)
 
 
 def weights_of(confidence: Tensor) -> Tensor:

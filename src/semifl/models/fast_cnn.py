@@ -57,10 +57,14 @@ class _Mirrored(nn.Sequential):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = super().forward(x)
         if any(layer.training for layer in self):
-            return logits
-        return (logits + super().forward(x.flip(3))) / 2
+            return self._once(x)
+        return (self._once(x) + self._once(x.flip(3))) / 2
+
+    def _once(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
 
 
 class _Stem(nn.Module):

@@ -16,10 +16,9 @@ from semifl.federation.world import Round
 from semifl.learning.batchnorm import Moments, layers, pool
 from semifl.learning.network import Network
 from semifl.learning.norm_correction import SHIFT, SQUARE
-from semifl.learning.targets import PseudoLabels
 from semifl.learning.training import Fit, Fitted
 from semifl.learning.weights import Snapshot
-from semifl.methods.balanced import Balanced, Sent, shares, weights_of
+from semifl.methods.balanced import Balanced, Sent, at_home, shares, weights_of
 from semifl.models.wide_resnet import WideResNet
 from semifl.randomness import Seed
 from testbed import Testbed
@@ -73,15 +72,58 @@ def test_shares_by_hand() -> None:
 def test_a_client_is_offset_by_what_it_has_more_of_than_the_server() -> None:
     """Its pseudo-labels all of one class, the server's labels of two: log shares, by hand."""
     testbed = Testbed(name="balanced", statistics="server")
-    sent = Sent(Snapshot(testbed.first, testbed.server.statistics(testbed.first)), shares(torch.eye(3)[[0, 0, 0, 1]]))
+    π = shares(torch.eye(3)[[0, 0, 0, 1]])
+    sent = Sent(Snapshot(testbed.first, testbed.server.statistics(testbed.first)), π, π)
     client = ClientSite(testbed.place, 1, Seed(0).under("client", 1), None)
-    client.pseudo_labels = lambda model, view: PseudoLabels(torch.full((len(view),), 2), torch.full((len(view),), 0.9))
+    client.outputs = lambda model, view: torch.tensor([[0.0, 0.0, 9.0]]).expand(len(view), 3)
     seen = []
     client.fit = lambda job: seen.append(job.loss.keywords["offset"]) or Fitted(testbed.first, {}, {})
     testbed.method.client_update(client, sent, Round(1, 0.0, Seed(0)))
     even = 0.1 / 3
     expected = [math.log(even / (0.75 + even)), math.log(even / (0.25 + even)), math.log((1 + even) / even)]
     assert seen[0].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_client_labels_by_what_it_has_more_of_than_others_by_hand() -> None:
+    """Four pictures of a client, two classes; everybody else has as many of both, ν = (½, ½).
+
+    First labels: 0, 0, 0, 1, of which it has 3 and 1 and five of each as others have them: shares 8/14 and 6/14, odds
+    times 8/6. The last picture, 0.45 to 0.55, has odds of 1.09 then: it is of class 0, too. Now shares are 9/14 and
+    5/14, and no label changes any more.
+    """
+    p = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.45, 0.55]])
+    q = at_home(p, torch.tensor([0.5, 0.5]))
+    odds = np.array([9, 4, 1.5, 9 / 11]) * 9 / 5
+    assert q[:, 0].tolist() == pytest.approx((odds / (1 + odds)).tolist(), rel=1e-5)
+
+
+def test_a_client_like_all_others_labels_as_the_model_does() -> None:
+    p = torch.tensor([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.4, 0.6]])
+    assert torch.allclose(at_home(p, torch.tensor([0.25, 0.75])), p)
+
+
+def test_what_the_model_gives_to_clients_is_learned_slowly_from_what_they_tell() -> None:
+    """ν begins with the server's shares and moves a fifth of the way to the cohort's mean."""
+    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    ((sent, _),) = testbed.clients.sent
+    assert torch.equal(sent.ν, sent.π)
+    told = np.array([reply.facts["predicted"] for reply in testbed.clients.replies], dtype=float)
+    mean = (told / told.sum(axis=1, keepdims=True)).mean(axis=0)
+    expected = 0.8 * sent.π.numpy() + 0.2 * (mean + 0.1 / 3) / 1.1
+    assert state.predicted.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+
+    testbed.round(2, state)
+    ((sent, _),) = testbed.clients.sent
+    assert torch.equal(sent.ν, state.predicted)
+
+
+def test_sites_that_keep_their_histograms_leave_the_servers_shares() -> None:
+    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
+    each = testbed.clients.each
+    testbed.clients.each = lambda *given: (reply._replace(facts={}) for reply in each(*given))
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    assert len(state.predicted) == 0
 
 
 @pytest.mark.parametrize(("server_steps", "warm_up", "expected"), [(7, 10, (18, 8)), (1, 0, (4, 4))])
@@ -122,7 +164,7 @@ def test_the_model_of_a_round_is_the_average_over_rounds() -> None:
 def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
     testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
-    (((sent, _), _),) = testbed.clients.sent
+    (((sent, *_), _),) = testbed.clients.sent
     own = testbed.server.statistics(sent.weights)
     for name, each in own.items():  # nobody has told yet
         torch.testing.assert_close(sent.stats[name].mean, each.mean)
@@ -136,7 +178,7 @@ def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
     torch.testing.assert_close(state.correction[SHIFT + layer].double(), shift, rtol=1e-4, atol=1e-5)
 
     testbed.round(2, state)
-    (((sent, _), _),) = testbed.clients.sent
+    (((sent, *_), _),) = testbed.clients.sent
     own = testbed.server.statistics(sent.weights)[layer]
     torch.testing.assert_close(sent.stats[layer].mean, own.mean + state.correction[SHIFT + layer] * own.var.sqrt())
     torch.testing.assert_close(sent.stats[layer].var, own.var * state.correction[SQUARE + layer])
@@ -145,7 +187,7 @@ def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
 def test_statistics_stay_at_home_if_they_must() -> None:
     testbed = Testbed(name="balanced", statistics="server", server_batch=4, warm_up=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
-    (((sent, _), _),) = testbed.clients.sent
+    (((sent, *_), _),) = testbed.clients.sent
     assert state.correction == {}
     assert all(set(reply.update.change) == set(sent.weights) for reply in testbed.clients.replies)
 
@@ -153,7 +195,7 @@ def test_statistics_stay_at_home_if_they_must() -> None:
 def test_everybody_can_be_asked_instead() -> None:
     testbed = Testbed(name="balanced", statistics="all", server_batch=4, warm_up=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
-    (((sent, _), _),) = testbed.clients.sent
+    (((sent, *_), _),) = testbed.clients.sent
     everybody = pool([testbed.server.statistics(sent.weights), *testbed.clients.statistics(sent.weights, range(4))])
     for name, each in everybody.items():
         torch.testing.assert_close(sent.stats[name].mean, each.mean)
@@ -171,7 +213,10 @@ def test_a_round_moves_hardly_more_bytes_than_semifl() -> None:
     }
     model = Snapshot(weights, stats)
     semifl = tensor_bytes(model) + tensor_bytes(weights)
-    assert tensor_bytes(model) + tensor_bytes(Balanced().sent_weights(Sent(model, torch.zeros(10)))) < 1.01 * semifl
+    assert (
+        tensor_bytes(model) + tensor_bytes(Balanced().sent_weights(Sent(model, torch.zeros(10), torch.zeros(10))))
+        < 1.01 * semifl
+    )
 
 
 def test_rare_labels_can_weigh_as_much_as_common_ones() -> None:
