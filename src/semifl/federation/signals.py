@@ -56,6 +56,7 @@ SIGNALS = (
     Signal("known_confident", "count", ""),
     Signal("classes", "classes", "class_histogram", total="class_histogram"),
     Signal("predicted", "classes", "class_histogram", total="class_predictions"),
+    Signal("said", "classes", "class_histogram"),  # by the model, where a client labels otherwise
     Signal(
         "own_right",
         "count",

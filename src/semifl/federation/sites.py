@@ -177,14 +177,15 @@ class ClientSite:
         pseudo: PseudoLabels,
         confident: Tensor,
         positions: Tensor | None = None,
-        predicted: Tensor | None = None,
+        said: Tensor | None = None,
     ) -> None:
-        said = pseudo.labels if predicted is None else predicted
+        if said is not None:
+            self.signals["said"] = torch.bincount(said, minlength=self.facts.classes).tolist()
         self.signals |= {
             "images": len(pseudo.labels),
             "confident": int(confident.sum()),
             "confidence": float(pseudo.confidence.sum(dtype=torch.float64)),
-            "predicted": torch.bincount(said, minlength=self.facts.classes).tolist(),
+            "predicted": torch.bincount(pseudo.labels, minlength=self.facts.classes).tolist(),
             "classes": torch.bincount(pseudo.labels[confident], minlength=self.facts.classes).tolist(),
             "confidence_bins": torch.bincount((10 * pseudo.confidence).long().clamp(0, 9), minlength=10).tolist(),
             **self._oracle.judge(pseudo, confident, positions),

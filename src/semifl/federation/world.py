@@ -112,11 +112,11 @@ class Client(Participant, Protocol):
         pseudo: PseudoLabels,
         confident: Tensor,
         positions: Tensor | None = None,
-        predicted: Tensor | None = None,
+        said: Tensor | None = None,
     ) -> None:
         """Count what the client believes of its pictures, or of those at `positions`; only sums leave this call.
 
-        `predicted` is what the model says of them, where the client believes something else.
+        `said` is what the model takes them for, where the client may believe otherwise.
         """
         ...
 

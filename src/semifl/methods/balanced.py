@@ -105,7 +105,7 @@ class Balanced(LabeledServer):
         p = client.outputs(model, view).softmax(dim=1)  # once, with the model as it was sent
         pseudo = most_likely(at_home(p, sent.ν))
         w = weights_of(pseudo.confidence)
-        client.observe(pseudo, w >= 0.5, predicted=p.argmax(dim=1))
+        client.observe(pseudo, w >= 0.5, said=p.argmax(dim=1))
         D = (w >= NEGLIGIBLE).nonzero().flatten()
         y = w[:, None] * F.one_hot(pseudo.labels, client.facts.classes)
         batches = self.batches(client, y, D, self.client_batch, self.client_epochs)
@@ -158,9 +158,9 @@ class Balanced(LabeledServer):
 
 
 def heard(replies: Iterable[Reply], told: list[Tensor]) -> Iterator[Weights]:
-    """The clients' changes as they come; which classes each predicts is noted in `told`, where a site lets that out."""
+    """The clients' changes as they come; into `told` the shares of classes that the model sees there, if sites tell."""
     for reply in replies:
-        counts = torch.tensor(reply.facts.get("predicted", ()), dtype=torch.float32)
+        counts = torch.tensor(reply.facts.get("said", ()), dtype=torch.float32)
         if counts.sum() > 0:
             told.append(counts / counts.sum())
         if reply.update:

@@ -108,7 +108,7 @@ def test_what_the_model_gives_to_clients_is_learned_slowly_from_what_they_tell()
     state = testbed.round(1, testbed.method.start(testbed.first))
     ((sent, _),) = testbed.clients.sent
     assert torch.equal(sent.ν, sent.π)
-    told = np.array([reply.facts["predicted"] for reply in testbed.clients.replies], dtype=float)
+    told = np.array([reply.facts["said"] for reply in testbed.clients.replies], dtype=float)
     mean = (told / told.sum(axis=1, keepdims=True)).mean(axis=0)
     expected = 0.8 * sent.π.numpy() + 0.2 * (mean + 0.1 / 3) / 1.1
     assert state.predicted.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
