@@ -74,6 +74,7 @@ class World:
             memory=memory,
             needs=self.config.method.thing.needs,
             precision=choose(self.config.run.precision, device)[0],
+            compiled=self.config.run.compile,
             labeled=torch.cat([self.division.server, held]).sort().values,
         )
         views: int = getattr(spec_of(self.config.model), "views", 0)

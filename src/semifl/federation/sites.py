@@ -25,6 +25,7 @@ from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.evaluation import Score, blocks, score, slices
 from semifl.learning.network import Network
 from semifl.learning.precision import Precision
+from semifl.learning.stacking import Ask, Seat
 from semifl.learning.targets import PseudoLabels, pseudo_labels
 from semifl.learning.training import Fit, Fitted, Memory, fit
 from semifl.learning.weights import Snapshot, Weights
@@ -45,6 +46,7 @@ class Place:
     memory: ClientMemory | None
     needs: frozenset[str] = frozenset()  # of the method, beyond the paper's world
     precision: Precision = "fp32"  # of the network's passes
+    compiled: bool = False  # whether those of training are
     labeled: Tensor | None = None  # positions of all labeled pictures, ascending, where they are here
     features: FrozenFeatures | None = None  # what sites see instead of pictures
 
@@ -53,7 +55,7 @@ class Place:
         module = self.build()
         if self.features:
             module.takes_features = True  # type: ignore[assignment]
-        return Network(module, self.device, self.precision)
+        return Network(module, self.device, self.precision, self.compiled)
 
     def of_pictures(self) -> Place:
         """The same place before anything became features."""
@@ -95,7 +97,7 @@ class Place:
         if width == 1:
             return self.network
         if width not in self._narrow:
-            self._narrow[width] = Network(self.build(width=width), self.device, self.precision)
+            self._narrow[width] = Network(self.build(width=width), self.device, self.precision, self.compiled)
         return self._narrow[width]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,8 +151,9 @@ def own_statistics(place: Place, weights: Weights, images: Tensor) -> BatchNormS
 class ClientSite:
     """One client in one round: no attribute for labels, though the simulation's oracle may judge what it counts."""
 
-    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None) -> None:
+    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None, ask: Ask | None = None) -> None:
         self._place = place
+        self._ask = ask  # of those who train side by side; None trains alone
         positions = place.holdings[client]
         self._oracle = Oracle(place.hidden_labels[positions])
         self.facts = place.facts
@@ -161,7 +164,8 @@ class ClientSite:
 
     def fit(self, job: Fit) -> Fitted:
         self.signals["lr"] = job.sgd.lr
-        return fit(self._place.network_of(job.width), job)
+        network = self._place.network_of(job.width)
+        return fit(Seat(network, self._ask) if self._ask else network, job)
 
     def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
         return torch.cat(list(infer(self._place, model, images))).cpu()
@@ -187,8 +191,8 @@ class ClientSite:
 class LabeledClientSite(ClientSite):
     """A client of a world in which clients know their labels."""
 
-    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None) -> None:
-        super().__init__(place, client, seed, memory)
+    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None, ask: Ask | None = None) -> None:
+        super().__init__(place, client, seed, memory, ask)
         self.labels = place.hidden_labels[place.holdings[client]]
 
 

@@ -140,7 +140,7 @@ def fit(network: Network, job: Fit) -> Fitted:
             terms = job.loss(network, _to(batch, network.device))
             if "loss" not in terms:
                 continue
-            terms["loss"].backward()  # type: ignore[no-untyped-call]
+            network.backward(terms["loss"])
             if start is not None:
                 gradient.add_(network.vector.detach() - start, alpha=job.sgd.proximal)
             if job.sgd.clip_norm:

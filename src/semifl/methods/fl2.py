@@ -104,10 +104,12 @@ class FL2(SemiSupervised, Averaging):
 
     def step_up(self, network: Network, loss: Tensor) -> Weights:
         """Adaptive SAM: ε = ρ · T²g / ‖Tg‖, with T = |w| + η for weights and 1 for the rest."""
-        named = {name: each for name, each in network.module.named_parameters() if each.requires_grad}
-        gradients = torch.autograd.grad(loss, list(named.values()), retain_graph=True, materialize_grads=True)
-        scales = {name: each.detach().abs() + self.sharpness_floor for name, each in named.items() if "weight" in name}
-        scaled = {name: scales.get(name, 1.0) * g for name, g in zip(named, gradients, strict=True)}
+        scales = {
+            name: each.detach().abs() + self.sharpness_floor
+            for name, each in network.trained().items()
+            if "weight" in name
+        }
+        scaled = {name: scales.get(name, 1.0) * g for name, g in network.gradients(loss).items()}
         length = torch.stack([g.norm() for g in scaled.values()]).norm() + 1e-12
         return {name: self.sharpness / length * scales.get(name, 1.0) * g for name, g in scaled.items()}
 
