@@ -116,7 +116,9 @@ def test_momentum_that_was_kept_goes_on() -> None:
 def test_a_pass_for_each_size_and_step(monkeypatch) -> None:
     heights = []
     whole = stacking.stacked_logits
-    monkeypatch.setattr(stacking, "stacked_logits", lambda seats, images: heights.append(len(seats)) or whole(seats, images))
+    monkeypatch.setattr(
+        stacking, "stacked_logits", lambda seats, images: heights.append(len(seats)) or whole(seats, images)
+    )
     stacked(*(job(client) for client in range(CLIENTS)))
     # Steps of 5 5 5 4, of 5 5 5 (the third client has ended), of 5 3 5, and of 2 alone.
     assert heights == [3, 1, 3, 2, 1, 1]
@@ -124,7 +126,9 @@ def test_a_pass_for_each_size_and_step(monkeypatch) -> None:
 
 def test_the_same_bits_every_time() -> None:
     first, second = (stacked(*(job(client, twice) for client in range(3))) for _ in range(2))
-    assert all(torch.equal(a.weights[name], b.weights[name]) for a, b in zip(first, second) for name in a.weights)
+    assert all(
+        torch.equal(a.weights[name], b.weights[name]) for a, b in zip(first, second, strict=True) for name in a.weights
+    )
 
 
 def test_the_generator_is_left_as_it_was() -> None:
@@ -234,5 +238,7 @@ def test_in_bf16_in_the_direction_of_one_alone() -> None:
     together = side_by_side([partial(lambda ask, job: fit(Seat(kin, ask), job), job=job(client)) for client in (0, 1)])
     for fitted, client in zip(together, (0, 1), strict=True):
         alone, start = fit(Network(model(), precision="bf16"), job(client)), job(client).start
-        ours, theirs = (torch.cat([(each[n] - start[n]).flatten() for n in start]) for each in (fitted.weights, alone.weights))
+        ours, theirs = (
+            torch.cat([(each[n] - start[n]).flatten() for n in start]) for each in (fitted.weights, alone.weights)
+        )
         assert F.cosine_similarity(ours, theirs, dim=0) > 0.99  # bf16 has two decimal digits
