@@ -25,7 +25,7 @@ unit: .venv/ready ## the test suite alone
 	$(BIN)/python -m pytest
 
 test-faults: .venv/ready ## kills, damage, full disks, fuzzing and poisoned clients in full (about half an hour)
-	SEMIFL_FAULTS=full $(BIN)/python -m pytest tests/faults tests/unit/federation/test_cluster.py -s
+	SEMIFL_FAULTS=full $(BIN)/python -m pytest tests/faults tests/unit/federation/test_cluster.py tests/unit/learning/test_compiling.py -s
 
 test-deploy: .venv/ready ## hub, sites and engines as real processes: kills, restarts, attacks, Flower (about an hour)
 	$(PIP) --editable '.[dev,flare,flower]'

@@ -20,19 +20,10 @@ from semifl.learning.weights import Snapshot
 from semifl.randomness import Seed
 from semifl.running.context import Silent
 from semifl.running.loop import resume, start
-from toys import toy_table
+from toys import method_table as table
 
 pytestmark = pytest.mark.parametrize("name", registry.names(METHODS))
 CLIENT_ATTRIBUTES = {"facts", "images", "seed", "memory", "fit", "outputs", "statistics", "pseudo_labels", "observe"}
-WORLDS = {"heterofl": {"model": {"name": "cnn", "width": 4}}}  # a model that can be cut
-
-
-def table(name: str, seed: int = 0) -> dict:
-    """A toy federation for any method: fields the method does not have are left out."""
-    toy = toy_table()
-    fields = {field.name for field in dataclasses.fields(registry.find(METHODS, name, "method.name"))}
-    toy["method"] = {"name": name, **{key: value for key, value in toy["method"].items() if key in fields}}
-    return {**toy, **WORLDS.get(name, {}), "rounds": 2, "seed": seed, "labels_only": False}
 
 
 def outcome(directory: Path) -> tuple[bytes, list[dict]]:

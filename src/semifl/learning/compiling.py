@@ -12,7 +12,7 @@ def refuse_without_compiler(device: str) -> None:
     try:
         torch.compile(lambda numbers: numbers + 1)(torch.zeros(2, device=device))
     except Exception as error:
-        reason = " ".join(str(error).split()).partition(". ")[0]
+        reason = str(error).strip().partition("\n")[0]
         raise UserError(
             f"compile = true needs a compiler that torch finds here, such as g++ ({reason}); leave out compile"
         ) from error

@@ -98,7 +98,7 @@ def refuse_unstackable(network: Network, images: Tensor) -> None:
     try:
         torch.stack(list(stacked_logits(seats, [images, images]))).sum().backward()  # type: ignore[no-untyped-call]
     except Exception as error:  # whatever a person's own code may raise
-        reason = " ".join(str(error).split()).partition(". ")[0]
+        reason = str(error).strip().partition("\n")[0]
         raise UserError(
             "this model cannot be stacked, as it draws random numbers (dropout) or does what torch.func.vmap cannot: "
             f"leave out stack, or set stack = 1 ({reason})"
