@@ -20,6 +20,7 @@ from semifl.learning.stacking import Ask, side_by_side
 from semifl.learning.training import Memory
 from semifl.learning.weights import Weights, fault, is_finite, shapes
 
+FEW = 1000  # times a cohort: in a federation larger than that it is cheaper not to permute all
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
@@ -130,7 +131,23 @@ class LocalFederation:
 
 def draw(size: int, count: int, rng: torch.Generator) -> Cohort:
     """`count` of `size` clients, uniformly; the same wherever the clients live."""
-    return tuple(torch.randperm(size, generator=rng)[:count].sort().values.tolist())
+    if count * FEW > size:
+        return tuple(torch.randperm(size, generator=rng)[:count].sort().values.tolist())
+    return tuple(sorted(_first_of_permutation(size, count, rng)))
+
+
+def _first_of_permutation(size: int, count: int, rng: torch.Generator) -> list[int]:
+    """What torch.randperm begins with, by its own steps: place i changes with one of those from i on.
+
+    So the first places are settled first, and the others, of which there may be a million, need not be there.
+    """
+    moved: dict[int, int] = {}  # place: who came there, where that is not the place's own number
+    drawn = []
+    for place in range(count):
+        other = place + int(torch.randint(size - place, (), generator=rng))
+        drawn.append(moved.get(other, other))
+        moved[other] = moved.get(place, place)
+    return drawn
 
 
 def whole(message: Message, own: Message) -> Message:

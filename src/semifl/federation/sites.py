@@ -110,6 +110,11 @@ class Place:
         graded = {part: (_opened(images), labels) for part, (images, labels) in state["graded"].items()}
         vars(self).update(state | {"images": _opened(state["images"]), "graded": graded})
 
+    def for_other_machines(self) -> Place:
+        """The same with the table of who holds what in memory: a file of this machine is not there."""
+        order, offsets = self.holdings.order, self.holdings.offsets
+        return replace(self, holdings=Holdings(order.clone(), offsets)) if place_of(order) else self
+
     def share(self) -> None:
         """Move the tensors to shared memory, once, so that workers can see them without a copy."""
         pairs = [tensor for pair in self.graded.values() for tensor in pair]
@@ -217,13 +222,13 @@ class ServerSite:
         """Every client's pictures, in a world where they may be pooled; none in a federation nobody has joined."""
         if "pooled_images" not in self._place.needs:
             raise AttributeError("this server has no client's pictures")
-        return self._place.pooled_images(self._pooled)
+        return self._place.pooled_images(self._pooled.long())
 
     @cached_property
     def pooled_labels(self) -> Tensor:
         if not {"pooled_images", "client_labels"} <= self._place.needs:
             raise AttributeError("this server has no client's labels")
-        return self._place.hidden_labels[self._pooled]
+        return self._place.hidden_labels[self._pooled.long()]
 
     def at(self, t: Round) -> ServerSite:
         """This server with its random streams of a round."""
