@@ -1,5 +1,6 @@
 """Clients that one process trains side by side: whole runs, failures among them, and what is refused."""
 
+import pickle
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -11,7 +12,7 @@ from faults.harness import assert_same
 from semifl.configuration.config import decode
 from semifl.errors import RunStopped, UserError
 from semifl.federation.local import LocalFederation
-from semifl.federation.workers import Here
+from semifl.federation.workers import Here, JobFailed
 from semifl.federation.world import Round
 from semifl.learning.weights import Snapshot
 from semifl.methods.semifl import SemiFL
@@ -82,6 +83,11 @@ def test_one_that_fails_and_one_that_abstains_leave_the_others_as_they_were() ->
         assert mine.facts == theirs.facts
     with pytest.raises(RunStopped, match="client 1 failed in round 1: ValueError: no more pictures"):
         list(LocalFederation(Here(testbed.place), 4, method, testbed.tally, stack=4).each((0, 1, 2, 3), model, t))
+
+
+def test_a_failure_travels_whole() -> None:
+    there = pickle.loads(pickle.dumps(JobFailed("no space", "trace", 28, "OSError")))
+    assert (there.reason, there.trace, there.errno, there.kind) == ("no space", "trace", 28, "OSError")
 
 
 def test_a_model_with_dropout_is_one_sentence_and_leaves_no_run(tmp_path: Path) -> None:
