@@ -21,11 +21,12 @@ check: .venv/ready ## lint, formatting, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two processes, a file each, because two cores are what it is meant for; threads that wait must not spin meanwhile.
 unit: .venv/ready ## the test suite alone
-	$(BIN)/python -m pytest
+	GOMP_SPINCOUNT=10000 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-faults: .venv/ready ## kills, damage, full disks, fuzzing and poisoned clients in full (about half an hour)
-	SEMIFL_FAULTS=full $(BIN)/python -m pytest tests/faults tests/unit/federation/test_cluster.py -s
+	SEMIFL_FAULTS=full $(BIN)/python -m pytest tests/faults tests/unit/federation/test_cluster.py tests/unit/learning/test_compiling.py -s
 
 test-deploy: .venv/ready ## hub, sites and engines as real processes: kills, restarts, attacks, Flower (about an hour)
 	$(PIP) --editable '.[dev,flare,flower]'
@@ -38,7 +39,7 @@ docs: .venv/ready ## the documentation as a site, in site/; fails on a broken li
 	@echo "open site/index.html"
 
 bench: .venv/ready ## every benchmark, each against a baseline in the same run (JSON lines)
-	for name in round loop augment overhead scale checkpoint federation cluster; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in round loop augment overhead scale checkpoint federation cluster tables stack; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:            ## remove the environment and caches, keep runs
 	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -82,7 +82,8 @@ def step_seconds(
 ) -> float:
     """Of a bare training step at batch 10."""
     network = Network(build(), precision=precision)
-    optimizer = SGD(0.01).optimizer(network, None)
+    sgd = SGD(0.01)
+    optimizer = sgd.optimizer(sgd.stretches(network))
     images = torch.randn(10, 3, size, size).to(memory_format=torch.channels_last)
     labels = torch.arange(10)
 
@@ -141,7 +142,7 @@ def federation(
     images = pictures(labeled + pool)
     labels = torch.arange(len(images)) % 10
     offsets = torch.arange(clients + 1) * per_client
-    holdings = Holdings(labeled + torch.arange(pool), offsets)
+    holdings = Holdings(labeled + torch.randperm(pool, generator=generator), offsets).spilled()
     graded = {"test": (pictures(test), torch.arange(test) % 10)}
     place = Place(facts, images, holdings, labels, graded, build, "cpu", None, precision=precision)
     if workers > 1:

@@ -1,15 +1,19 @@
 """A tiny world for tests: forty-eight flat pictures of 8 × 8 in three easy classes, and a small model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import nn
 
+from semifl import registry
+from semifl.configuration.config import METHODS
 from semifl.data.dataset import Dataset, Facts
 
 # Two kinds of SemiFL that every promise is tested on: with memory, and with all that the released program does.
 REFERENCE = {"name": "semifl_released"}
 KEPT = {**REFERENCE, "statistics": "server", "strong_view": "fixmatch", "cohort_rounding": "floor"}
+
+WORLDS = {"heterofl": {"model": {"name": "cnn", "width": 4}}}  # of methods that need another: a model that can be cut
 
 COLOURS = torch.tensor([[220, 40, 40], [40, 220, 40], [40, 40, 220]])
 
@@ -88,3 +92,11 @@ def toy_table(**method: object) -> dict:
             **method,
         },
     }
+
+
+def method_table(name: str, seed: int = 0) -> dict:
+    """A toy federation for any method: fields the method does not have are left out."""
+    toy = toy_table()
+    known = {field.name for field in fields(registry.find(METHODS, name, "method.name"))}
+    toy["method"] = {"name": name, **{key: value for key, value in toy["method"].items() if key in known}}
+    return {**toy, **WORLDS.get(name, {}), "rounds": 2, "seed": seed, "labels_only": False}

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from semifl import registry, toml
 from semifl.configuration.build import build_world
@@ -12,26 +13,17 @@ from semifl.configuration.config import METHODS, decode
 from semifl.federation.local import LocalFederation
 from semifl.federation.sites import ServerSite
 from semifl.federation.tally import Tally
-from semifl.federation.workers import Here
+from semifl.federation.workers import Here, threads
 from semifl.federation.world import Round
 from semifl.learning import trees
 from semifl.learning.weights import Snapshot
 from semifl.randomness import Seed
 from semifl.running.context import Silent
 from semifl.running.loop import resume, start
-from toys import toy_table
+from toys import method_table as table
 
 pytestmark = pytest.mark.parametrize("name", registry.names(METHODS))
 CLIENT_ATTRIBUTES = {"facts", "images", "seed", "memory", "fit", "outputs", "statistics", "pseudo_labels", "observe"}
-WORLDS = {"heterofl": {"model": {"name": "cnn", "width": 4}}}  # a model that can be cut
-
-
-def table(name: str, seed: int = 0) -> dict:
-    """A toy federation for any method: fields the method does not have are left out."""
-    toy = toy_table()
-    fields = {field.name for field in dataclasses.fields(registry.find(METHODS, name, "method.name"))}
-    toy["method"] = {"name": name, **{key: value for key, value in toy["method"].items() if key in fields}}
-    return {**toy, **WORLDS.get(name, {}), "rounds": 2, "seed": seed, "labels_only": False}
 
 
 def outcome(directory: Path) -> tuple[bytes, list[dict]]:
@@ -118,3 +110,30 @@ def test_sees_clients_only_through_the_protocol(name: str) -> None:
     assert len(tally.replies) > 0 or "pooled_images" in method.needs or name == "centralized"
     trees.flatten(state, [])  # raises if the State holds anything a checkpoint cannot
     assert set(method.weights(state)) == {name for name, _ in place.build().named_parameters()}
+
+
+def played(name: str, stack: int, pool_of=Here) -> tuple[dict, list]:
+    """The model after a round in which everybody takes part, and what became of each client."""
+    toy = table(name)
+    rate = {"activity_rate": 1.0} if "activity_rate" in toy["method"] else {}
+    model = {"name": "cnn", "width": 4}  # without dropout, which would be refused
+    data = {**toy["data"], "partition": {"name": "dirichlet", "alpha": 0.3}}  # clients of different size
+    world = build_world(decode({**toy, "model": model, "data": data, "method": {**toy["method"], **rate}}))
+    place, tally = world.place(None, "cpu"), Tally()
+    pool, method = pool_of(place), world.config.method.thing
+    server = ServerSite(place, world.division.server, world.data.labels, pool, 1, tally)
+    clients = LocalFederation(pool, len(world.division.clients), method, tally, stack=stack)
+    t = Round(1, 0.0, Seed(0).under("round", 1))
+    with threads(1):
+        state = method.round(t, method.start(place.network.weights()), server.at(t), clients).state
+    pool.close()
+    return method.weights(state), tally.replies
+
+
+def test_clients_that_are_stacked_learn_as_they_do_one_by_one(name: str) -> None:
+    alone, replies = played(name, stack=1)
+    for stack in (2, 3):
+        together, stacked_replies = played(name, stack)
+        for key, tensor in alone.items():
+            torch.testing.assert_close(together[key], tensor, rtol=0, atol=1e-5)
+        assert [reply.outcome for reply in stacked_replies] == [reply.outcome for reply in replies]

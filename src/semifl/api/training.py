@@ -53,6 +53,8 @@ def train(
     guard: bool = False,
     threads: int = 2,
     precision: Wanted = "fp32",
+    stack: int = 1,
+    compile: bool = False,
     minutes: float = 0.0,
     patience: int = 0,
     max_failures: int = 0,
@@ -78,6 +80,8 @@ def train(
     guard         judge the clients' work by held-out labels and go back where it does harm; needs on.validation
     threads       of the server's own training; part of the result's bits
     precision     of the network's passes: fp32, bf16, or auto, which is bf16 where the hardware is fast at it
+    stack         clients that one process trains side by side, for a GPU; part of the result's last bits
+    compile       the networks by torch.compile, which needs a compiler; part of the result's last bits
     minutes       end after so long; 0: never
     patience      end after so many rounds without a better metric on the validation part; 0: never
     max_failures  clients whose code may raise before the run stops
@@ -92,6 +96,8 @@ def train(
             rounds=rounds,
             threads=threads,
             precision=precision,
+            stack=stack,
+            compile=compile,
             metric=metric,
             positive=positive,
             labels_only=labels_only,

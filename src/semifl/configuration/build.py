@@ -74,6 +74,7 @@ class World:
             memory=memory,
             needs=self.config.method.thing.needs,
             precision=choose(self.config.run.precision, device)[0],
+            compiled=self.config.run.compile,
             labeled=torch.cat([self.division.server, held]).sort().values,
         )
         views: int = getattr(spec_of(self.config.model), "views", 0)
@@ -119,7 +120,8 @@ def build_world(config: Config) -> World:
     divided[validation if config.split.clients_hold == "everything" else labeled] = False
     assert config.split.clients is not None
     assert config.split.partition is not None
-    holdings = config.split.partition.divide(data, torch.nonzero(divided).flatten(), config.split.clients, seed)
+    partition = config.split.partition
+    holdings = partition.divide(data, torch.nonzero(divided).flatten(), config.split.clients, seed).spilled()
     _check_needs(config, data, holdings)
     if _asks_for("whitening", config.model.thing):
         rows = _kept_whitening(config, data.facts) or whitening_rows(data.images[server], data.facts.std)
@@ -369,7 +371,7 @@ def _check_needs(config: Config, data: Dataset, holdings: Holdings) -> None:
         raise UserError(
             f"guard = true does not go with method {config.method.name!r}, which learns nothing without clients"
         )
-    if "client_labels" in config.method.thing.needs and bool((data.labels[holdings.order] == UNKNOWN).any()):
+    if "client_labels" in config.method.thing.needs and bool((data.labels[holdings.order.long()] == UNKNOWN).any()):
         raise UserError(f"method {config.method.name!r} needs the clients' labels, and some pictures have none")
 
 

@@ -114,6 +114,8 @@ class Run(Checked):
     rounds: Count = 800  # of communication
     threads: Count = 2  # of the server's own training; part of the result's bits, so never derived from --workers
     precision: Wanted = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
+    stack: Count = 1  # clients that one process trains side by side, for a GPU; part of the result's last bits
+    compile: bool = False  # networks by torch.compile, which needs a compiler; part of the result's last bits
     metric: Metric = "accuracy"  # what decides: the best round, patience, the guard, and what reports show first
     positive: str = ""  # of two classes the one whose finding counts as positive; the second if left out
     labels_only: bool = True  # also train the same model without clients, to see what they bring
@@ -124,6 +126,8 @@ class Run(Checked):
         super().__post_init__()
         if self.metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}")
+        if self.compile and self.stack > 1:
+            raise ValueError("compile has no effect on clients that are stacked: leave out compile, or set stack = 1")
 
 
 @dataclass(frozen=True)

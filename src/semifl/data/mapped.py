@@ -7,6 +7,7 @@ takes back when it needs it; worker processes map the same file instead of shari
 from __future__ import annotations
 
 import json
+import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -29,10 +30,11 @@ class Mapped(NamedTuple):
     path: str
     offset: int
     shape: tuple[int, ...]
+    dtype: torch.dtype = torch.uint8
 
     def open(self) -> Tensor:
-        count = torch.Size(self.shape).numel()
-        return _open(Path(self.path))[self.offset : self.offset + count].view(self.shape)
+        length = torch.Size(self.shape).numel() * self.dtype.itemsize
+        return _open(Path(self.path))[self.offset : self.offset + length].view(self.dtype).view(self.shape)
 
 
 _OPENED: dict[str, Tensor] = {}  # the files that this process has mapped, by path
@@ -46,9 +48,21 @@ def place_of(tensor: Tensor) -> Mapped | None:
     """Where a mapped tensor lies; None if it is in memory as others are."""
     for path, whole in _OPENED.items():
         offset = tensor.data_ptr() - whole.data_ptr()
-        if 0 <= offset < len(whole) and tensor.is_contiguous() and tensor.dtype == torch.uint8:
-            return Mapped(path, offset, tuple(tensor.shape))
+        if 0 <= offset < len(whole) and tensor.is_contiguous():
+            return Mapped(path, offset, tuple(tensor.shape), tensor.dtype)
     return None
+
+
+def spilled(tensor: Tensor) -> Tensor:
+    """The same numbers in a file of their own; `remove_spilled` when they are no longer needed."""
+    with tempfile.NamedTemporaryFile(prefix="semifl-", suffix=".bin", delete=False) as file:
+        tensor.numpy().tofile(file)
+    return Mapped(file.name, 0, tuple(tensor.shape), tensor.dtype).open()
+
+
+def remove_spilled(place: Mapped) -> None:
+    _OPENED.pop(place.path, None)
+    Path(place.path).unlink(missing_ok=True)
 
 
 def recall_mapped(file: Path, fingerprint: str) -> Decoded | None:

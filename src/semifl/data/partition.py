@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from semifl.data.dataset import UNKNOWN, Dataset
+from semifl.data.mapped import Mapped, place_of, remove_spilled, spilled
 from semifl.errors import UserError
 from semifl.fields import Checked, Count, Positive
 from semifl.randomness import Seed
+
+MANY = 1 << 20  # positions, which then take half the memory: there are never 2³¹ of them
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,30 @@ class Holdings:
     order: Tensor
     offsets: Tensor
 
+    def __post_init__(self) -> None:
+        if len(self.order) >= MANY:
+            for name in ("order", "offsets"):
+                object.__setattr__(self, name, getattr(self, name).to(torch.int32))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, client: int) -> Tensor:
-        return self.order[self.offsets[client] : self.offsets[client + 1]]
+        return self.order[self.offsets[client] : self.offsets[client + 1]].long()
+
+    def spilled(self) -> Holdings:
+        """The same, and what is long lies in a file, of which a round looks at what its cohort holds."""
+        if len(self.order) < MANY:
+            return self
+        table = Holdings(spilled(self.order), self.offsets)
+        place = place_of(table.order)
+        assert place is not None
+        weakref.finalize(table, remove_spilled, place)
+        return table
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process of this machine a file goes by its name."""
+        return _opened, (place_of(self.order) or self.order, self.offsets)
 
     @property
     def counts(self) -> Tensor:
@@ -41,6 +64,10 @@ class Holdings:
         order = order[torch.argsort(owners[order], stable=True)]
         counts = torch.bincount(owners, minlength=clients)
         return Holdings(positions[order], torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]))
+
+
+def _opened(order: Tensor | Mapped, offsets: Tensor) -> Holdings:
+    return Holdings(order.open() if isinstance(order, Mapped) else order, offsets)
 
 
 class Partition(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,9 +16,11 @@ from semifl.federation.tally import Tally, tensor_bytes
 from semifl.federation.workers import JobFailed, Pool, must
 from semifl.federation.world import ClientId, Cohort, Message, Method, Reply, Round
 from semifl.learning.batchnorm import BatchNormStats
+from semifl.learning.stacking import Ask, side_by_side
 from semifl.learning.training import Memory
 from semifl.learning.weights import Weights, fault, is_finite, shapes
 
+FEW = 1000  # times a cohort: in a federation larger than that it is cheaper not to permute all
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
@@ -41,7 +44,8 @@ class LocalFederation:
     """All clients of a simulation; `size` 0 is a federation nobody has joined.
 
     A client whose code raises has failed; after `failures_allowed` of them the run stops, naming round and client.
-    Clients' memory is carried to and from jobs that do not see the run's files.
+    Clients' memory is carried to and from jobs that do not see the run's files. `stack` clients train side by side in
+    one process.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class LocalFederation:
         tally: Tally,
         failures_allowed: int = 0,
         memory: ClientMemory | None = None,
+        stack: int = 1,
     ) -> None:
         self._pool = pool
         self._method = method
@@ -59,6 +64,7 @@ class LocalFederation:
         self._tally = tally
         self._failures_allowed = failures_allowed
         self._carried = None if pool.sees_files else memory
+        self._stack = stack
 
     def __len__(self) -> int:
         return self._size
@@ -73,8 +79,7 @@ class LocalFederation:
         self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None = None
     ) -> Iterator[Reply]:
         orders = [Visit(client, self._method, t, own(client) if own else None) for client in cohort]
-        sent = _Carrying(orders, self._carried) if self._carried else orders
-        results = self._pool.run(visit, message, sent)
+        results = self._visits(message, _Carrying(orders, self._carried) if self._carried else orders)
         for order in orders:
             client = order.client
             self._tally.bytes_down += tensor_bytes(message) + tensor_bytes(order.own)
@@ -88,6 +93,15 @@ class LocalFederation:
                     )
             self._tally.received(reply)
             yield reply
+
+    def _visits(self, message: Message, orders: Sequence[Visit]) -> Iterator[Any]:
+        """A reply or a JobFailed for each order; who is stacked with whom is the cohort's order, not the pool's."""
+        if self._stack == 1:
+            yield from self._pool.run(visit, message, orders)
+            return
+        stacks = _Stacks(orders, self._stack)
+        for place, replies in enumerate(self._pool.run(visit_together, message, stacks)):
+            yield from [replies] * stacks.size(place) if isinstance(replies, JobFailed) else replies
 
     def _brought_home(self, reply: Reply, t: Round) -> Reply:
         """Write down what a client remembers, where that did not happen at its visit."""
@@ -117,7 +131,23 @@ class LocalFederation:
 
 def draw(size: int, count: int, rng: torch.Generator) -> Cohort:
     """`count` of `size` clients, uniformly; the same wherever the clients live."""
-    return tuple(torch.randperm(size, generator=rng)[:count].sort().values.tolist())
+    if count * FEW > size:
+        return tuple(torch.randperm(size, generator=rng)[:count].sort().values.tolist())
+    return tuple(sorted(_first_of_permutation(size, count, rng)))
+
+
+def _first_of_permutation(size: int, count: int, rng: torch.Generator) -> list[int]:
+    """What torch.randperm begins with, by its own steps: place i changes with one of those from i on.
+
+    So the first places are settled first, and the others, of which there may be a million, need not be there.
+    """
+    moved: dict[int, int] = {}  # place: who came there, where that is not the place's own number
+    drawn = []
+    for place in range(count):
+        other = place + int(torch.randint(size - place, (), generator=rng))
+        drawn.append(moved.get(other, other))
+        moved[other] = moved.get(place, place)
+    return drawn
 
 
 def whole(message: Message, own: Message) -> Message:
@@ -146,12 +176,42 @@ class _Carrying(Sequence[Visit]):
         return order._replace(carried=Carried(self._memory.read(order.client, before=order.t.index)))
 
 
-def visit(place: Place, message: Any, order: Visit) -> Reply:
+class _Stacks(Sequence[list[Visit]]):
+    """Orders, so many together; the last are what is left."""
+
+    def __init__(self, orders: Sequence[Visit], height: int) -> None:
+        self._orders = orders
+        self._height = height
+
+    def __len__(self) -> int:
+        return -(-len(self._orders) // self._height)
+
+    def __getitem__(self, place: Any) -> Any:
+        first = place * self._height
+        return [self._orders[each] for each in range(first, first + self.size(place))]
+
+    def size(self, place: int) -> int:
+        return min(self._height, len(self._orders) - place * self._height)
+
+
+def visit_together(place: Place, message: Any, orders: list[Visit]) -> list[Reply | JobFailed]:
+    """Let several clients do their tasks side by side; one that fails leaves, and the others go on."""
+
+    def one(ask: Ask, order: Visit) -> Reply | JobFailed:
+        try:
+            return visit(place, message, order, ask)
+        except Exception as error:
+            return JobFailed.of(error)
+
+    return side_by_side([partial(one, order=order) for order in orders])
+
+
+def visit(place: Place, message: Any, order: Visit, ask: Ask | None = None) -> Reply:
     """Let one client do its task; what it remembers is written down here, or carried home."""
     client, method, t, own, carried = order
     memory = carried.memory if carried else place.memory.read(client, before=t.index) if place.memory else None
     kind = LabeledClientSite if "client_labels" in place.needs else ClientSite
-    site = kind(place, client, t.seed.under("client", client), memory)
+    site = kind(place, client, t.seed.under("client", client), memory, ask)
     update = method.client_update(site, whole(message, own), t)
     if update is None:
         return Reply(client, None, "abstained", "", site.signals)

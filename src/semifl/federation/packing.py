@@ -40,8 +40,8 @@ def pack(thing: Any) -> Packed:
 
 
 def unpack(packed: Packed) -> Any:
-    """The reader's own: what a network has received may be read-only."""
-    body = np.array(packed.body)
+    """Without a copy, unless it was received into memory that may only be read."""
+    body = packed.body if packed.body.flags.writeable else np.array(packed.body)
     return put_together(packed.head, [body[start : start + length] for start, length in packed.spans])
 
 

@@ -25,7 +25,7 @@ def _cluster(place: Place, workers: int | Cluster, log: Log) -> Pool:
     assert isinstance(workers, Cluster)
     with needing_dask():
         from semifl.federation.cluster.pool import ClusterPool
-    return ClusterPool(place, workers, log)
+    return ClusterPool(place.for_other_machines(), workers, log)
 
 
 @contextmanager

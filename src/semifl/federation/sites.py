@@ -25,6 +25,7 @@ from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.evaluation import Score, blocks, score, slices
 from semifl.learning.network import Network
 from semifl.learning.precision import Precision
+from semifl.learning.stacking import Ask, Seat
 from semifl.learning.targets import PseudoLabels, pseudo_labels
 from semifl.learning.training import Fit, Fitted, Memory, fit
 from semifl.learning.weights import Snapshot, Weights
@@ -45,6 +46,7 @@ class Place:
     memory: ClientMemory | None
     needs: frozenset[str] = frozenset()  # of the method, beyond the paper's world
     precision: Precision = "fp32"  # of the network's passes
+    compiled: bool = False  # whether those of training are
     labeled: Tensor | None = None  # positions of all labeled pictures, ascending, where they are here
     features: FrozenFeatures | None = None  # what sites see instead of pictures
 
@@ -53,7 +55,7 @@ class Place:
         module = self.build()
         if self.features:
             module.takes_features = True  # type: ignore[assignment]
-        return Network(module, self.device, self.precision)
+        return Network(module, self.device, self.precision, self.compiled)
 
     def of_pictures(self) -> Place:
         """The same place before anything became features."""
@@ -95,7 +97,7 @@ class Place:
         if width == 1:
             return self.network
         if width not in self._narrow:
-            self._narrow[width] = Network(self.build(width=width), self.device, self.precision)
+            self._narrow[width] = Network(self.build(width=width), self.device, self.precision, self.compiled)
         return self._narrow[width]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -107,6 +109,11 @@ class Place:
     def __setstate__(self, state: dict[str, Any]) -> None:
         graded = {part: (_opened(images), labels) for part, (images, labels) in state["graded"].items()}
         vars(self).update(state | {"images": _opened(state["images"]), "graded": graded})
+
+    def for_other_machines(self) -> Place:
+        """The same with the table of who holds what in memory: a file of this machine is not there."""
+        order, offsets = self.holdings.order, self.holdings.offsets
+        return replace(self, holdings=Holdings(order.clone(), offsets)) if place_of(order) else self
 
     def share(self) -> None:
         """Move the tensors to shared memory, once, so that workers can see them without a copy."""
@@ -149,8 +156,9 @@ def own_statistics(place: Place, weights: Weights, images: Tensor) -> BatchNormS
 class ClientSite:
     """One client in one round: no attribute for labels, though the simulation's oracle may judge what it counts."""
 
-    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None) -> None:
+    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None, ask: Ask | None = None) -> None:
         self._place = place
+        self._ask = ask  # of those who train side by side; None trains alone
         positions = place.holdings[client]
         self._oracle = Oracle(place.hidden_labels[positions])
         self.facts = place.facts
@@ -161,7 +169,8 @@ class ClientSite:
 
     def fit(self, job: Fit) -> Fitted:
         self.signals["lr"] = job.sgd.lr
-        return fit(self._place.network_of(job.width), job)
+        network = self._place.network_of(job.width)
+        return fit(Seat(network, self._ask) if self._ask else network, job)
 
     def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
         return torch.cat(list(infer(self._place, model, images))).cpu()
@@ -195,8 +204,8 @@ class ClientSite:
 class LabeledClientSite(ClientSite):
     """A client of a world in which clients know their labels."""
 
-    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None) -> None:
-        super().__init__(place, client, seed, memory)
+    def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None, ask: Ask | None = None) -> None:
+        super().__init__(place, client, seed, memory, ask)
         self.labels = place.hidden_labels[place.holdings[client]]
 
 
@@ -221,13 +230,13 @@ class ServerSite:
         """Every client's pictures, in a world where they may be pooled; none in a federation nobody has joined."""
         if "pooled_images" not in self._place.needs:
             raise AttributeError("this server has no client's pictures")
-        return self._place.pooled_images(self._pooled)
+        return self._place.pooled_images(self._pooled.long())
 
     @cached_property
     def pooled_labels(self) -> Tensor:
         if not {"pooled_images", "client_labels"} <= self._place.needs:
             raise AttributeError("this server has no client's labels")
-        return self._place.hidden_labels[self._pooled]
+        return self._place.hidden_labels[self._pooled.long()]
 
     def at(self, t: Round) -> ServerSite:
         """This server with its random streams of a round."""

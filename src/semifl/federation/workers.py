@@ -37,6 +37,9 @@ class JobFailed(Exception):
         super().__init__(reason)
         self.reason, self.trace, self.errno, self.kind = reason, trace, errno, kind
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JobFailed, (self.reason, self.trace, self.errno, self.kind)
+
     @staticmethod
     def of(error: Exception) -> JobFailed:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"

@@ -39,7 +39,13 @@ class Network:
     Whatever the precision of its passes, the vector, its gradient and all that is computed from logits are fp32.
     """
 
-    def __init__(self, module: nn.Module, device: str | torch.device = "cpu", precision: Precision = "fp32") -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        device: str | torch.device = "cpu",
+        precision: Precision = "fp32",
+        compiled: bool = False,
+    ) -> None:
         batchnorm.stop_tracking(module)
         self.device = torch.device(device)
         self.precision = precision
@@ -52,16 +58,29 @@ class Network:
         vector = next(iter(trainable.values())).detach().new_empty(total)
         self.vector = nn.Parameter(vector)  # what the optimiser sees
         self.vector.grad = torch.zeros_like(vector)
-        self._parts = self._views(vector, channels_last=True)
-        gradients = self._views(self.vector.grad, channels_last=True)
+        self._parts = self.parts_of(vector)
+        gradients = self.parts_of(self.vector.grad)
         for name, part in self._parts.items():
             trainable[name].data = part.copy_(trainable[name].detach())
             trainable[name].grad = gradients[name]
+        self._compiled: Callable[[Tensor], Tensor] | None = torch.compile(self.module) if compiled else None
 
     def __call__(self, images: Tensor) -> Tensor:
+        # Only training has the same few sizes of batches again and again, which is when compiling pays.
+        forward = self._compiled if self._compiled and self.module.training else self.module
         with casting(self.device, self.precision):
-            logits: Tensor = self.module(images)
-        return _widened(logits)
+            logits: Tensor = forward(images)
+        return widened(logits)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the loss's gradient to the vector's."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def gradients(self, loss: Tensor) -> Weights:
+        """The loss's gradient by name, for a loss that looks at it; the passes it came from can be used again."""
+        named = {name: each for name, each in self.module.named_parameters() if each.requires_grad}
+        found = torch.autograd.grad(loss, list(named.values()), retain_graph=True, materialize_grads=True)
+        return dict(zip(named, found, strict=True))
 
     def stretches(self) -> list[Stretch]:
         """The vector cut where the last linear layer begins and ends, so that its steps can be others."""
@@ -87,14 +106,14 @@ class Network:
             logits = self(images)
         finally:
             hook.remove()
-        return logits, _widened(seen[-1])
+        return logits, widened(seen[-1])
 
     def frozen(self, images: Tensor) -> Tensor:
         """What the frozen part of a model that has one makes of pictures."""
         self.module.eval()
         with torch.inference_mode(), casting(self.device, self.precision):
             features: Tensor = self.module.frozen(images)  # type: ignore[operator]
-        return _widened(features)
+        return widened(features)
 
     def forward_at(self, shift: Weights, images: Tensor) -> Tensor:
         """Logits of the model with its weights shifted; a gradient of them is that of the shifted model."""
@@ -106,7 +125,7 @@ class Network:
         """Logits of the same model with other weights, without a gradient: an average teacher, a frozen helper."""
         with torch.no_grad(), casting(self.device, self.precision):
             logits: Tensor = torch.func.functional_call(self.module, weights, (images,))
-        return _widened(logits)
+        return widened(logits)
 
     def statistics(self, blocks: Iterable[Tensor]) -> BatchNormStats:
         """What BatchNorm meets in these blocks, each normalised by itself."""
@@ -140,24 +159,32 @@ class Network:
 
     def weights(self) -> Weights:
         """A copy of the weights as they are now, on the CPU: there they are averaged, written down and sent."""
-        copy = self._views(torch.empty(len(self.vector), dtype=self.vector.dtype), channels_last=False)
+        whole = torch.empty(len(self.vector), dtype=self.vector.dtype)
+        copy = {name: piece.view(self._shapes[name]) for name, piece in self._pieces(whole).items()}
         for name, part in self._parts.items():
             copy[name].copy_(part)
         return copy
 
-    def _views(self, vector: Tensor, channels_last: bool) -> Weights:
-        """The vector's pieces in the shapes of the parameters; convolutions run a little faster channels-last."""
-        pieces = torch.split(vector, [torch.Size(shape).numel() for shape in self._shapes.values()])
+    def parts_of(self, vectors: Tensor) -> Weights:
+        """The pieces of one vector, or of several, in the shapes of the parameters.
+
+        Convolutions run a little faster channels-last.
+        """
         views = {}
-        for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True):
-            if channels_last and len(shape) == 4:
+        for name, piece in self._pieces(vectors).items():
+            shape, many = self._shapes[name], vectors.shape[:-1]
+            if len(shape) == 4:
                 outputs, inputs, height, width = shape
-                views[name] = piece.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+                views[name] = piece.view(*many, outputs, height, width, inputs).movedim(-1, -3)
             else:
-                views[name] = piece.view(shape)
+                views[name] = piece.view(*many, *shape)
         return views
 
+    def _pieces(self, vectors: Tensor) -> Weights:
+        lengths = [torch.Size(shape).numel() for shape in self._shapes.values()]
+        return dict(zip(self._shapes, torch.split(vectors, lengths, dim=-1), strict=True))
 
-def _widened(output: Tensor) -> Tensor:
+
+def widened(output: Tensor) -> Tensor:
     """Softmax, losses and what they add up to need more digits than a convolution."""
     return output.float() if output.dtype == torch.bfloat16 else output

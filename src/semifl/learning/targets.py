@@ -43,13 +43,16 @@ class Beliefs:
         self._confidence = torch.zeros(count)
 
     def note(self, positions: Tensor, pseudo: PseudoLabels) -> None:
-        self._labels[positions.cpu()] = pseudo.labels.cpu()
-        self._confidence[positions.cpu()] = pseudo.confidence.cpu()
+        device = pseudo.labels.device  # where they stay until training is over: nobody waits for them before
+        self._labels, self._confidence = self._labels.to(device), self._confidence.to(device)
+        self._labels[positions] = pseudo.labels
+        self._confidence[positions] = pseudo.confidence
 
     def tell(self, client: Observer, threshold: float) -> int:
         """Let the client count what was said of the pictures that were seen; how many of them are confident."""
-        seen = (self._labels >= 0).nonzero().flatten()
-        pseudo = PseudoLabels(self._labels[seen], self._confidence[seen])
+        labels, confidence = self._labels.cpu(), self._confidence.cpu()
+        seen = (labels >= 0).nonzero().flatten()
+        pseudo = PseudoLabels(labels[seen], confidence[seen])
         confident = pseudo.confident(threshold)
         client.observe(pseudo, confident, seen)
         return int(confident.sum())

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from semifl.learning.network import Network, Stretch
+from semifl.learning.prefetching import prefetched
 from semifl.learning.weights import Weights
 from semifl.randomness import Seed
 
@@ -128,44 +129,44 @@ def fit(network: Network, job: Fit) -> Fitted:
     stretches = job.sgd.stretches(network)
     optimizer = job.sgd.optimizer(stretches)
     job.sgd.recall(optimizer, stretches, job.memory)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(job.seed.number())
+        totals, steps = train(network, job, optimizer)
+    memory = job.sgd.remembered(optimizer, stretches)
+    return Fitted(network.weights(), memory, {name: float(total) / steps for name, total in totals.items()})
+
+
+def train(network: Network, job: Fit, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], int]:
+    """The steps themselves: the sum of each term and how many there were.
+
+    Nothing in here asks a device for a number, for the device would have to finish first.
+    """
     gradient = network.vector.grad
     assert gradient is not None
     start = network.vector.detach().clone() if job.sgd.proximal else None
     totals: dict[str, Tensor] = {}
     steps = 0
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(job.seed.number())
-        for batch in job.batches:
-            gradient.zero_()
-            terms = job.loss(network, _to(batch, network.device))
-            if "loss" not in terms:
-                continue
-            terms["loss"].backward()  # type: ignore[no-untyped-call]
-            if start is not None:
-                gradient.add_(network.vector.detach() - start, alpha=job.sgd.proximal)
-            if job.sgd.clip_norm:
-                torch.nn.utils.clip_grad_norm_([network.vector], job.sgd.clip_norm)
-            if job.before_step:
-                job.before_step(network)
-            optimizer.step()
-            if job.after_step:
-                job.after_step(network)
-            for name, term in terms.items():
-                totals[name] = totals[name] + term.detach() if name in totals else term.detach()
-            steps += 1
-    memory = job.sgd.remembered(optimizer, stretches)
-    return Fitted(network.weights(), memory, {name: float(total) / steps for name, total in totals.items()})
+    for batch in prefetched(job.batches, network.device):
+        gradient.zero_()
+        terms = job.loss(network, batch)
+        if "loss" not in terms:
+            continue
+        network.backward(terms["loss"])
+        if start is not None:
+            gradient.add_(network.vector.detach() - start, alpha=job.sgd.proximal)
+        if job.sgd.clip_norm:
+            torch.nn.utils.clip_grad_norm_([network.vector], job.sgd.clip_norm)
+        if job.before_step:
+            job.before_step(network)
+        optimizer.step()
+        if job.after_step:
+            job.after_step(network)
+        for name, term in terms.items():
+            totals[name] = totals[name] + term.detach() if name in totals else term.detach()
+        steps += 1
+    return totals, steps
 
 
 def cosine(lr: float, progress: float) -> float:
     """Cosine annealing from `lr` at progress 0 to nothing at progress 1."""
     return lr * 0.5 * (1 + math.cos(math.pi * progress))
-
-
-def _to(batch: Any, device: torch.device) -> Any:
-    if device.type == "cpu":
-        return batch
-    if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)
-    parts = [_to(part, device) for part in batch]
-    return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)

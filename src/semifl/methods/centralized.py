@@ -135,6 +135,6 @@ def copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def move(tensors: dict[str, Tensor], device: torch.device) -> None:
-    """All of them to where the network is, or back, in the same dictionary."""
+    """All of them to where the network is, or back, in the same dictionary; a count stays where it can be read."""
     for name, tensor in tensors.items():
-        tensors[name] = tensor.to(device)
+        tensors[name] = tensor.to(device) if tensor.is_floating_point() or tensor.dim() else tensor

@@ -30,7 +30,7 @@ from semifl.learning.weights import Snapshot, Weights, average, changed, moved
 class Batch(NamedTuple):
     strong: Tensor  # 𝒜(x)
     labels: Tensor
-    sure: Tensor  # which of them
+    sure: Tensor  # places of those in the batch: how many there are is known without asking a device
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class FL2(SemiSupervised, Averaging):
                 part = order[stretch]
                 seen = strong(client.images[part], client.facts, self.strong_view, seed.at(stretch.start, "strong"))
                 views = normalize(seen, client.facts)
-                yield from (Batch(views[cut], y[part[cut]], sure[part[cut]]) for cut in cuts)
+                yield from (Batch(views[cut], y[part[cut]], sure[part[cut]].nonzero().flatten()) for cut in cuts)
 
     def loss(self, network: Network, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of all, and of the sure ones how much they change where the loss is worst."""
         z = network(batch.strong)
         L_fix = F.cross_entropy(z, batch.labels)
-        if not self.sharpness or not bool(batch.sure.any()):
+        if not self.sharpness or not len(batch.sure):
             return {"loss": L_fix, "fix": L_fix}
         L_sure = F.cross_entropy(z[batch.sure], batch.labels[batch.sure])
         ε = self.step_up(network, L_sure)
@@ -104,10 +104,12 @@ class FL2(SemiSupervised, Averaging):
 
     def step_up(self, network: Network, loss: Tensor) -> Weights:
         """Adaptive SAM: ε = ρ · T²g / ‖Tg‖, with T = |w| + η for weights and 1 for the rest."""
-        named = {name: each for name, each in network.module.named_parameters() if each.requires_grad}
-        gradients = torch.autograd.grad(loss, list(named.values()), retain_graph=True, materialize_grads=True)
-        scales = {name: each.detach().abs() + self.sharpness_floor for name, each in named.items() if "weight" in name}
-        scaled = {name: scales.get(name, 1.0) * g for name, g in zip(named, gradients, strict=True)}
+        scales = {
+            name: each.detach().abs() + self.sharpness_floor
+            for name, each in network.trained().items()
+            if "weight" in name
+        }
+        scaled = {name: scales.get(name, 1.0) * g for name, g in network.gradients(loss).items()}
         length = torch.stack([g.norm() for g in scaled.values()]).norm() + 1e-12
         return {name: self.sharpness / length * scales.get(name, 1.0) * g for name, g in scaled.items()}
 

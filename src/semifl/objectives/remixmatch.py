@@ -118,7 +118,7 @@ def align(said: Tensor, memory: Memory) -> Tensor:
 def remember(said: Tensor, labels: Tensor, memory: Memory) -> None:
     """The newest predictions take the place of the oldest; labels are counted for good."""
     memory["predicted"] = torch.cat([memory["predicted"][1:], said.mean(dim=0, keepdim=True)])
-    memory["labeled"] = memory["labeled"] + torch.bincount(labels, minlength=said.shape[1])
+    memory["labeled"] = memory["labeled"] + F.one_hot(labels, said.shape[1]).sum(dim=0)
 
 
 def rotate(images: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,8 @@ from semifl.federation.sites import Place, ServerSite
 from semifl.federation.tally import Tally
 from semifl.federation.workers import Log, Pool, threads
 from semifl.federation.world import Federation, Round
+from semifl.learning.compiling import refuse_without_compiler
+from semifl.learning.stacking import refuse_unstackable
 from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
 from semifl.records.directory import RunDirectory
@@ -112,7 +114,8 @@ class RunContext:
         if self.elsewhere:
             return self.elsewhere.federation(self.tally)
         size = len(self.world.division.clients)
-        return LocalFederation(self.pool, size, self.method, self.tally, failures_allowed, self.memory)
+        stack = self.world.config.run.stack
+        return LocalFederation(self.pool, size, self.method, self.tally, failures_allowed, self.memory, stack)
 
     @property
     def client_pictures(self) -> list[int]:
@@ -188,3 +191,13 @@ def check_outputs(place: Place) -> None:
         raise UserError(
             f"the model gives {got} for two pictures, but {facts.classes} classes need [2, {facts.classes}]"
         )
+
+
+def check_training(place: Place, stack: int) -> None:
+    """A way to train that this model or machine cannot follow is told at once, too."""
+    place = place.of_pictures()
+    if stack > 1:
+        facts, network = place.facts, place.network
+        refuse_unstackable(network, torch.zeros(2, facts.channels, facts.size, facts.size, device=network.device))
+    if place.compiled:
+        refuse_without_compiler(place.device)

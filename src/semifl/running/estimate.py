@@ -32,7 +32,7 @@ from semifl.learning.network import Network
 from semifl.learning.training import Fit, Fitted, fit
 from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
-from semifl.running.context import check_outputs
+from semifl.running.context import check_outputs, check_training
 
 STEPS = 2  # timed of each fit, after one to warm up
 
@@ -64,6 +64,7 @@ def estimate(world: World, workers: int, device: str) -> Estimate:
 
 def _after_one_round(world: World, place: Place, workers: int, result: Estimate) -> Estimate:
     check_outputs(place)
+    check_training(place, world.config.run.stack)
     result.parameters = place.network.vector.numel()
     config = world.config
     server = _Server(place, world, result, workers)

@@ -28,7 +28,7 @@ from semifl.records.record import Measured, RoundRecord, Summary
 from semifl.regular import remove_folder
 from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files
 from semifl.running.checkpoint import Checkpoints
-from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, open_context
+from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, check_training, open_context
 from semifl.running.fallback import Sound, remembered
 from semifl.running.finish import best_on_validation, deciding, finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
@@ -69,7 +69,9 @@ def start(
     check_reachable(workers)
     world = build_world(_with_precision(config, device, observer or Silent()))
     directory = RunDirectory(out)
-    check_outputs(world.place(None, device))  # before anything is written: a mistake must leave no run behind
+    place = world.place(None, device)
+    check_outputs(place)  # before anything is written: a mistake must leave no run behind
+    check_training(place, world.config.run.stack)
     directory.create(world.config.table(), environment())
     if world.config.warm_start.partial and (loaded := what_was_loaded(world)):
         (observer or Silent()).warn(loaded)
@@ -142,6 +144,7 @@ def _go_on(
         raise UserError(
             f"{directory.path} has lost its checkpoints, so its {len(directory.rounds())} rounds cannot be continued"
         )
+    check_training(world.place(None, device), world.config.run.stack)
     directory.add_event("resumed", after=done, environment=environment())
     return _run(world, directory, workers, device, observer or Silent(), elsewhere)
 

@@ -99,7 +99,7 @@ def test_a_wrong_idx_header_is_one_sentence(tmp_path, data, sentence):
         read_idx(tmp_path / "images")
 
 
-@pytest.mark.parametrize("data", [b"no gzip", gzip.compress(bytes(1000))[:-9], b""])
+@pytest.mark.parametrize("data", [b"no gzip", gzip.compress(bytes(1000))[:-9], b""], ids=["other", "cut", "empty"])
 def test_a_damaged_gzip_file_is_named(tmp_path, data):
     (tmp_path / "images.gz").write_bytes(data)
     with pytest.raises(UserError, match=r"images\.gz"):

@@ -1,6 +1,8 @@
 """Who holds what: no picture lost or shared, counts right, every way to divide as it promises."""
 
+import gc
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from semifl.data import partition
 from semifl.data.dataset import UNKNOWN, Dataset, Facts
+from semifl.data.mapped import place_of
 from semifl.data.partition import PARTITIONS, BySite, Classes, Dirichlet, Holdings, Iid, Partition
 from semifl.errors import UserError
 from semifl.randomness import Seed
@@ -487,3 +491,20 @@ def test_ten_thousand_clients(partition: Partition, pictures: int) -> None:
         owners = torch.arange(10_000).repeat_interleave(holdings.counts)
         pairs = torch.unique(owners * 10 + labels[holdings.order])
         assert int(torch.bincount(pairs // 10).max()) == 2
+
+
+def test_a_long_table_lies_in_a_file_as_long_as_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "MANY", 6)
+    short = Holdings(torch.tensor([4, 1, 0]), torch.tensor([0, 2, 3]))
+    assert short.spilled() is short
+    assert short.order.dtype == torch.int64
+    table = Holdings(torch.tensor([5, 7, 0, 1, 2, 9]), torch.tensor([0, 2, 2, 6])).spilled()
+    place = place_of(table.order)
+    assert place is not None
+    assert Path(place.path).read_bytes() == np.array([5, 7, 0, 1, 2, 9], dtype=np.int32).tobytes()
+    assert [table[client].tolist() for client in range(3)] == [[5, 7], [], [0, 1, 2, 9]]
+    assert table[0].dtype == torch.int64  # as an index should be
+    assert table.counts.tolist() == [2, 0, 4]
+    del table
+    gc.collect()
+    assert not Path(place.path).exists()

@@ -172,6 +172,14 @@ def test_a_run_with_frozen_features_has_the_same_bits_there(net: DaskNet, tmp_pa
     assert_same(tmp_path / "there", tmp_path / "here")
 
 
+def test_stacked_clients_have_the_same_bits_there(net: DaskNet, tmp_path: Path) -> None:
+    table = {**toy_table(**KEPT, activity_rate=1.0), "model": {"name": "cnn", "width": 4}, "stack": 3}
+    table |= {"rounds": 2, "labels_only": False}
+    start(decode(table), tmp_path / "here")
+    start(decode(table), tmp_path / "there", Cluster(net.address, net.address))
+    assert_same(tmp_path / "there", tmp_path / "here")
+
+
 def test_a_run_has_the_same_bits_there_and_survives_the_loss_of_a_worker_and_of_the_scheduler(
     net: DaskNet, tmp_path: Path
 ) -> None:

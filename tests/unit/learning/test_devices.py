@@ -1,5 +1,7 @@
 """What can be said about other devices on a machine that may have none; with a GPU, the whole run is tried on it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +13,7 @@ from semifl.configuration.config import decode
 from semifl.errors import UserError
 from semifl.learning.devices import find_device
 from semifl.learning.network import Network
-from semifl.learning.training import _to
+from semifl.learning.prefetching import _beside, one_ahead, prefetched
 from semifl.running.loop import start
 from toys import toy_model, toy_table
 
@@ -29,13 +31,60 @@ class Nested(NamedTuple):
 def test_every_part_of_a_batch_goes_to_the_device() -> None:
     # "meta" is a device that every machine has: tensors without content.
     batch = Nested(Pair(torch.ones(2), (torch.ones(3), torch.ones(4))), torch.zeros(2))
-    moved = _to(batch, torch.device("meta"))
+    (moved,) = prefetched([batch], torch.device("meta"))
     assert isinstance(moved, Nested)
     assert isinstance(moved.pair, Pair)
     parts = [moved.pair.images, *moved.pair.views, moved.labels]
     assert [part.device.type for part in parts] == ["meta"] * 4
     assert [tuple(part.shape) for part in parts] == [(2,), (3,), (4,), (2,)]
-    assert _to(batch, torch.device("cpu")) is batch
+    assert next(prefetched([batch], torch.device("cpu"))) is batch
+
+
+def test_a_batch_is_on_its_way_before_the_one_before_it_is_used() -> None:
+    happened = []
+
+    def copied(count: int) -> Iterator[int]:
+        for number in range(count):
+            happened.append(f"copy {number}")
+            yield number
+
+    for number in one_ahead(copied(3)):
+        happened.append(f"use {number}")
+    assert happened == ["copy 0", "copy 1", "use 0", "copy 2", "use 1", "use 2"]
+    assert list(one_ahead(copied(1))) == [0]
+    assert list(one_ahead([])) == []
+
+
+def test_a_card_fetches_from_pinned_memory_beside_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of calls, with a card that only writes them down."""
+    happened: list[str] = []
+
+    class Stream:
+        def __init__(self, device: object) -> None:
+            pass
+
+        def record_event(self) -> str:
+            happened.append("copied")
+            return "copied"
+
+        def wait_event(self, event: str) -> None:
+            happened.append(f"wait until {event}")
+
+    @contextmanager
+    def beside(stream: Stream) -> Iterator[None]:
+        happened.append("beside")
+        yield
+        happened.append("back")
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", beside)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda part: happened.append("pin") or part)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda part, stream: happened.append("keep"))
+    for batch in _beside([(torch.zeros(1),), (torch.ones(1),)], torch.device("cpu")):
+        happened.append(f"use {batch[0].item():.0f}")
+    copy, used = ["pin", "beside", "back", "copied"], ["wait until copied", "keep"]
+    assert happened == [*copy, *copy, *used, "use 0", *used, "use 1"]
 
 
 def test_a_network_lives_on_its_device_with_its_gradient() -> None:

@@ -11,6 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
+from itertools import takewhile
 from typing import Any
 
 from distributed import Client, Future, KilledWorker, wait
@@ -120,24 +121,33 @@ class _Batch:
         """The next jobs, so many for each worker beyond the first that is still missing."""
         members = self._team.members()
         limit = first + ahead * len(members)
-        while self._waiting and self._waiting[0] < limit:
-            try:
-                self._hand_to(members, self._waiting[0])
-            except (OSError, TimeoutError):  # whoever was to receive it is gone
-                self._message = None
-                self._team.look()
-                return
+        numbers = list(takewhile(lambda number: number < limit, self._waiting))
+        if not numbers:
+            return
+        try:
+            futures = self._sent(members, numbers)
+        except (OSError, TimeoutError):  # whoever was to receive it is gone
+            self._message = None
+            self._team.look()
+            return
+        for number, future in zip(numbers, futures, strict=True):
+            self._begun[number] = (future, frozenset(members))
             self._waiting.popleft()
 
-    def _hand_to(self, members: list[str], number: int) -> None:
-        client = self._team.client
+    def _sent(self, members: list[str], numbers: list[int]) -> list[Future]:
+        """Jobs in one message, which costs the scheduler hardly more than one job would."""
         if self._message is None:
             self._message = self._spread(members)
-        item: Packed | Future = pack(self._items[number])
-        if item.size >= LARGE:
-            item = client.scatter([item], workers=members, hash=False, timeout=SEND)[0]
-        future = client.submit(act, self._run, self._job, *self._message, item, workers=members, pure=False)
-        self._begun[number] = (future, frozenset(members))
+        items = [self._ready_to_go(pack(self._items[number]), members) for number in numbers]
+        name, message = self._message
+        same = {"run": self._run, "job": self._job, "name": name, "common": message}
+        return list(self._team.client.map(act, items, workers=members, pure=False, **same))
+
+    def _ready_to_go(self, item: Packed, members: list[str]) -> Packed | Future:
+        if item.size < LARGE:
+            return item
+        held: Future = self._team.client.scatter([item], workers=members, hash=False, timeout=SEND)[0]
+        return held
 
     def _spread(self, members: list[str]) -> tuple[str, Future]:
         """The message at so many workers that the others, and whoever joins later, find it near.

@@ -120,7 +120,7 @@ def scratch() -> Path:
     return Path(get_worker().local_directory)
 
 
-def act(run: str, job: Job, name: str, common: Packed, item: Packed) -> tuple[str, Any]:
+def act(item: Packed, run: str, job: Job, name: str, common: Packed) -> tuple[str, Any]:
     """Do one job: ("result", what it gave), ("error", the parts of a JobFailed), or ("unknown", this worker)."""
     address = get_worker().address
     with _ONE_AT_A_TIME, threads(1):
