@@ -15,7 +15,7 @@ from semifl.errors import UserError
 from semifl.learning.frozen import FrozenBatchNorm
 from semifl.learning.network import Network, parameters_of
 from semifl.models._backbone import Backbone, find, home
-from semifl.models._efficientnet_lite import STAGES, EfficientNetLite0, _normalised, _padding
+from semifl.models._efficientnet_lite import STAGES, EfficientNetLite0, _Conv, _convolved, _normalised, _padding
 from semifl.models.pretrained import Pretrained
 
 TRAINS = ("head", "norms", "lora", "all")
@@ -150,6 +150,31 @@ def test_no_statistics_where_batchnorm_is_frozen_and_fresh_ones_where_not(lite):
 def test_padding_is_tensorflows_same(size, kernel, expected):
     # Output ⌈size / 2⌉; what is missing for it, the smaller half first.
     assert _padding(size, kernel, 2) == expected
+
+
+@pytest.mark.parametrize("size", [3, 6, 7])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_a_filters_gradients_are_those_of_a_convolution(kernel, stride, size):
+    torch.manual_seed(0)
+    conv = _Conv(6, 6, kernel, stride, groups=6)
+    x, shift = torch.randn(4, 6, size, size, requires_grad=True), torch.randn(6, requires_grad=True)
+    out = _convolved(x, conv, conv.weight, shift)
+    edges = (kernel // 2,) * 2 if stride == 1 else _padding(size, kernel, stride)
+    plain = F.conv2d(F.pad(x, edges * 2), conv.weight, shift, stride, groups=6)
+    assert torch.allclose(out, plain, atol=1e-5)
+    towards = torch.randn_like(out)
+    made, expected = (torch.autograd.grad(each, [x, conv.weight, shift], towards) for each in (out, plain))
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(made, expected, strict=True))
+
+
+def test_filters_train_in_single_precision_beside_products_in_half_of_it():
+    conv = _Conv(6, 6, 5, groups=6)
+    x = torch.randn(2, 6, 3, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert _convolved(x.bfloat16(), conv, conv.weight, None).dtype == torch.float32
+        with torch.no_grad():  # where it is fast
+            assert _convolved(x, conv, conv.weight.detach(), None).dtype == torch.bfloat16
 
 
 def test_beginning_and_end_are_the_whole(lite):
