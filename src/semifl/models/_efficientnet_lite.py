@@ -6,8 +6,6 @@ where the weights come from: what is odd goes to the right and below.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,7 +13,6 @@ from torch import Tensor, nn
 from semifl.learning.frozen import FrozenBatchNorm
 
 FEATURES = 1280
-WINDOW = 3  # side of the kernels whose gradient is fast
 # Of each stage: blocks, kernel, stride of the first block, expansion, channels.
 STAGES = (
     (1, 3, 1, 1, 16),
@@ -127,53 +124,9 @@ def _convolved(x: Tensor, conv: nn.Conv2d, weight: Tensor, bias: Tensor | None) 
     learns = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     if conv.groups == 1 or x.device.type != "cpu" or not learns:
         return F.conv2d(x, weight, bias, stride, padding, 1, conv.groups)
-    # Gradients of filters are many times slower in bfloat16 on CPUs, where only matrix products gain by it.
+    # Gradients of filters are several times slower in bfloat16 on CPUs, where only matrix products gain by it.
     with torch.autocast("cpu", enabled=False):
-        out: Tensor = _Filtered.apply(x.float(), weight, bias, stride, padding)  # type: ignore[no-untyped-call]
-        return out
-
-
-class _Filtered(torch.autograd.Function):
-    """A depthwise convolution on a CPU whose kernels' gradient is put together from that of windows of 3×3.
-
-    PyTorch's own is fast for those alone: a 5×5 kernel takes 2 to 4 times as long as the four windows that cover it.
-    """
-
-    @staticmethod
-    def forward(  # type: ignore[override]
-        context: Any, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int
-    ) -> Tensor:
-        context.save_for_backward(x, weight)
-        context.stride, context.padding, context.has_bias = stride, padding, bias is not None
-        return F.conv2d(x, weight, bias, stride, padding, 1, len(weight))
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        (x, weight), (stride, padding) = context.saved_tensors, (context.stride, context.padding)
-        (gradient,) = gradients
-        wants_x, wants_weight, wants_bias = context.needs_input_grad[:3]
-
-        def of(seen: Tensor, kernel: Tensor, pad: int, *wanted: bool) -> tuple[Tensor, Tensor, Tensor]:
-            return torch.ops.aten.convolution_backward(  # type: ignore[no-any-return]
-                gradient, seen, kernel, [len(kernel)] if context.has_bias else None,
-                [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], len(kernel), wanted,
-            )  # fmt: skip
-
-        size = weight.shape[-1]
-        if not wants_weight or size == WINDOW:
-            return *of(x, weight, padding, wants_x, wants_weight, wants_bias), None, None
-        whole, window = torch.empty_like(weight), weight[:, :, :WINDOW, :WINDOW]
-        reach = [(side - 1) * stride + WINDOW for side in gradient.shape[2:]]
-        starts = (0, size - WINDOW)
-        for row in starts:
-            for column in starts:
-                top, left = padding - row, padding - column
-                edges = (left, reach[1] - left - x.shape[3], top, reach[0] - top - x.shape[2])
-                part = F.pad(x, edges).contiguous(memory_format=torch.channels_last)
-                made = of(part, window, 0, False, True, False)[1]
-                whole[:, :, row : row + WINDOW, column : column + WINDOW] = made
-        to_x, _, to_bias = of(x, weight, padding, wants_x, False, wants_bias)
-        return to_x, whole, to_bias, None, None
+        return F.conv2d(x.float(), weight, bias, stride, padding, 1, conv.groups)
 
 
 def _padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
