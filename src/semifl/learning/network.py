@@ -112,7 +112,8 @@ class Network:
         """What the frozen part of a model that has one makes of pictures."""
         self.module.eval()
         with torch.inference_mode(), casting(self.device, self.precision):
-            features: Tensor = self.module.frozen(images)  # type: ignore[operator]
+            few = images.split(self.module.at_once)  # type: ignore[arg-type]
+            features = torch.cat([self.module.frozen(part) for part in few])  # type: ignore[operator]
         return widened(features)
 
     def forward_at(self, shift: Weights, images: Tensor) -> Tensor:

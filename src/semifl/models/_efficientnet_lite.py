@@ -6,6 +6,7 @@ where the weights come from: what is odd goes to the right and below.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -116,10 +117,16 @@ def _trains_alone(norm: FrozenBatchNorm, conv: nn.Conv2d) -> bool:
 
 def _convolved(x: Tensor, conv: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> Tensor:
     kernel, stride = conv.kernel_size[0], conv.stride[0]
-    if stride == 1:
-        return F.conv2d(x, weight, bias, 1, kernel // 2, 1, conv.groups)
-    rows, columns = (_padding(size, kernel, stride) for size in x.shape[2:])
-    return F.conv2d(F.pad(x, (*columns, *rows)), weight, bias, stride, 0, 1, conv.groups)
+    padding = kernel // 2
+    if stride != 1:
+        rows, columns = (_padding(size, kernel, stride) for size in x.shape[2:])
+        x, padding = F.pad(x, (*columns, *rows)), 0
+    learns = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    if conv.groups == 1 or x.device.type != "cpu" or not learns:
+        return F.conv2d(x, weight, bias, stride, padding, 1, conv.groups)
+    # Gradients of filters are several times slower in bfloat16 on CPUs, where only matrix products gain by it.
+    with torch.autocast("cpu", enabled=False):
+        return F.conv2d(x.float(), weight, bias, stride, padding, 1, conv.groups)
 
 
 def _padding(size: int, kernel: int, stride: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from semifl.errors import UserError
 from semifl.fields import Checked, Positive, Range
+from semifl.learning.evaluation import SLICE_PIXELS
 from semifl.learning.frozen import freeze_batchnorm, is_virtual, norm_parameters
 from semifl.models._backbone import Backbone, find, name_of
 from semifl.models._efficientnet_lite import FEATURES, EfficientNetLite0
@@ -21,6 +22,7 @@ from semifl.regular import why
 Train = Literal["head", "norms", "lora", "all"]
 LARGEST = 1024  # pixels on a side, and columns of an adapter: beyond any use
 BLOCKS = 15  # of efficientnet_lite0, but for the last
+FEWEST = 8  # pictures at once where nothing is learned: more leave the processor's cache, which halves the speed
 MOST_VIEWS = 100  # what tells them apart is one byte
 OURS = "efficientnet_lite0"  # the model_type that needs no library
 UNUSED = "mask_token"  # stands for hidden patches where a backbone is made, and for nothing in a classifier
@@ -119,6 +121,7 @@ class Classifier(nn.Module):
         nn.init.normal_(self.head.weight, std=0.01)
         nn.init.zeros_(self.head.bias)
         self.takes_features = False  # of `frozen`, instead of pictures
+        self.at_once = max(FEWEST, SLICE_PIXELS // side**2)  # pictures on their way through `frozen`
         self._blocks, self._channels, self._side = frozen_blocks, channels, side
 
     def forward(self, x: Tensor) -> Tensor:

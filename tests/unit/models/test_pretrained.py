@@ -15,7 +15,7 @@ from semifl.errors import UserError
 from semifl.learning.frozen import FrozenBatchNorm
 from semifl.learning.network import Network, parameters_of
 from semifl.models._backbone import Backbone, find, home
-from semifl.models._efficientnet_lite import STAGES, EfficientNetLite0, _normalised, _padding
+from semifl.models._efficientnet_lite import STAGES, EfficientNetLite0, _Conv, _convolved, _normalised, _padding
 from semifl.models.pretrained import Pretrained
 
 TRAINS = ("head", "norms", "lora", "all")
@@ -150,6 +150,15 @@ def test_no_statistics_where_batchnorm_is_frozen_and_fresh_ones_where_not(lite):
 def test_padding_is_tensorflows_same(size, kernel, expected):
     # Output ⌈size / 2⌉; what is missing for it, the smaller half first.
     assert _padding(size, kernel, 2) == expected
+
+
+def test_filters_train_in_single_precision_beside_products_in_half_of_it():
+    conv = _Conv(6, 6, 5, groups=6)
+    x = torch.randn(2, 6, 3, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert _convolved(x.bfloat16(), conv, conv.weight, None).dtype == torch.float32
+        with torch.no_grad():  # where it is fast
+            assert _convolved(x, conv, conv.weight.detach(), None).dtype == torch.bfloat16
 
 
 def test_beginning_and_end_are_the_whole(lite):
