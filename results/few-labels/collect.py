@@ -1,0 +1,68 @@
+"""What stands on this page of the runs of a table: `python results/few-labels/collect.py RUNS SLOWER > runs.csv`.
+
+A line for each run, its accuracy and that of its labels only in percent, and the first round in which it is at the
+final accuracy of the run of the method SLOWER with the same data and seed. On standard error: per cell what clients
+brought beyond labels only, with the 95 % interval over seeds.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from scipy.stats import t
+
+from semifl.parsing import from_toml
+from semifl.records.directory import RunDirectory
+
+Row = dict[str, Any]
+
+
+def row(path: Path) -> Row | None:
+    run = RunDirectory(path)
+    summary, config = run.summary(), from_toml((path / "config.toml").read_text(encoding="utf-8"))
+    if summary is None:
+        return None
+    partition = config["data"].get("partition", {"name": "iid"})
+    return {
+        "method": config["method"]["name"],
+        "labels": config["data"]["labeled"],
+        "partition": " ".join(str(value) for value in partition.values()),
+        "seed": config["seed"],
+        "accuracy": round(summary["accuracy"], 2),
+        "labels_only": round(summary.get("labels_only_accuracy") or float("nan"), 2),
+        "rounds": [each["accuracy"] for each in run.rounds()],
+    }
+
+
+def overtakes(mine: Row, others: list[Row], slower: str) -> int | None:
+    same = ("labels", "partition", "seed")
+    rival = next((r for r in others if r["method"] == slower and all(r[key] == mine[key] for key in same)), None)
+    if rival is None:
+        return None
+    return next((index for index, value in enumerate(mine["rounds"], 1) if value >= rival["accuracy"]), None)
+
+
+def interval(values: list[float]) -> str:
+    half = t.ppf(0.975, len(values) - 1) * stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{mean(values):+.1f} [{mean(values) - half:+.1f}, {mean(values) + half:+.1f}], n = {len(values)}"
+
+
+def main() -> None:
+    rows = [found for path in sorted(Path(sys.argv[1]).iterdir()) if path.is_dir() and (found := row(path))]
+    slower = sys.argv[2]
+    names = ["method", "labels", "partition", "seed", "accuracy", "labels_only", f"as {slower} in round"]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    for each in rows:
+        writer.writerow([*(each[name] for name in names[:-1]), overtakes(each, rows, slower)])
+    for cell in dict.fromkeys((each["method"], each["labels"], each["partition"]) for each in rows):
+        gains = [r["accuracy"] - r["labels_only"] for r in rows if (r["method"], r["labels"], r["partition"]) == cell]
+        print(*cell, interval(gains), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
