@@ -93,7 +93,7 @@ class Network:
         """What the frozen part of a model that has one makes of pictures."""
         self.module.eval()
         with torch.inference_mode(), casting(self.device, self.precision):
-            few = images.split(self.module.at_once)  # type: ignore[arg-type]
+            few = images.split(self.module.at_once)  # type: ignore[no-untyped-call]
             features = torch.cat([self.module.frozen(part) for part in few])  # type: ignore[operator]
         return _widened(features)
 
