@@ -78,14 +78,19 @@ def bare_share(build: Callable[[], nn.Module], size: int, thread_count: int, tra
 
 
 def step_seconds(
-    build: Callable[[], nn.Module], size: int, thread_count: int, precision: Precision = "fp32", repeats: int = 10
+    build: Callable[[], nn.Module],
+    size: int,
+    thread_count: int,
+    precision: Precision = "fp32",
+    repeats: int = 10,
+    batch: int = 10,
 ) -> float:
-    """Of a bare training step at batch 10."""
+    """Of a bare training step."""
     network = Network(build(), precision=precision)
     sgd = SGD(0.01)
     optimizer = sgd.optimizer(sgd.stretches(network))
-    images = torch.randn(10, 3, size, size).to(memory_format=torch.channels_last)
-    labels = torch.arange(10)
+    images = torch.randn(batch, 3, size, size).to(memory_format=torch.channels_last)
+    labels = torch.arange(batch) % 10
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=False)
