@@ -19,9 +19,7 @@ LOGITS = 1 / 9  # times the head's output: the largest features of a whole pictu
 class FastCnn:
     widths: tuple[int, int, int] = (64, 256, 256)  # channels of the three groups, two convolutions each
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
-    mirrored: bool = (
-        False  # infer from a picture and its mirror image, at twice the cost: for labels, tests, predictions
-    )
+    mirrored: bool = False  # infer from a picture and from its mirror image, at twice the cost
 
     def __post_init__(self) -> None:
         if min(self.widths) < 1:
