@@ -13,7 +13,7 @@ from semifl.configuration.config import decode
 from semifl.federation.cluster.address import Cluster
 from semifl.running.loop import start
 
-KILLS, ROUNDS = 10, 14
+KILLS, ROUNDS = 10, 40  # a new worker takes as long as a few rounds on an idle machine
 
 pytestmark = pytest.mark.skipif(not FULL, reason="ten kills and as many new workers take minutes: SEMIFL_FAULTS=full")
 
