@@ -33,9 +33,16 @@ def row(path: Path) -> Row | None:
         "partition": " ".join(str(value) for value in partition.values()),
         "seed": config["seed"],
         "accuracy": round(summary["accuracy"], 2),
-        "labels_only": round(summary.get("labels_only_accuracy") or float("nan"), 2),
+        "labels_only": summary.get("labels_only_accuracy"),
         "rounds": [each["accuracy"] for each in run.rounds()],
     }
+
+
+def with_labels_only(row: Row, rows: list[Row]) -> Row:
+    """A run without that line has the one of a run with other clients: labels alone do not know them."""
+    same = ("method", "labels", "seed")
+    found = [r["labels_only"] for r in rows if r["labels_only"] is not None and all(r[key] == row[key] for key in same)]
+    return {**row, "labels_only": round(found[0], 2) if found else float("nan")}
 
 
 def overtakes(mine: Row, others: list[Row], slower: str) -> int | None:
@@ -52,7 +59,8 @@ def interval(values: list[float]) -> str:
 
 
 def main() -> None:
-    rows = [found for path in sorted(Path(sys.argv[1]).iterdir()) if path.is_dir() and (found := row(path))]
+    found = [each for path in sorted(Path(sys.argv[1]).iterdir()) if path.is_dir() and (each := row(path))]
+    rows = [with_labels_only(each, found) for each in found]
     slower = sys.argv[2]
     names = ["method", "labels", "partition", "seed", "accuracy", "labels_only", f"as {slower} in round"]
     writer = csv.writer(sys.stdout, lineterminator="\n")

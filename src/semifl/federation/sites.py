@@ -32,7 +32,6 @@ from semifl.learning.training import Fit, Fitted, Memory, fit
 from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
 
-
 MEASURED = 10_000  # pooled pictures at most that a model's BatchNorm statistics are measured on
 
 

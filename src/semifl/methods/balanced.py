@@ -59,7 +59,7 @@ class Balanced(LabeledServer):
 
     clip_norm: NotNegative = 1.0  # largest gradient norm of a step; 0 does not clip
     statistics: Literal["server", "cohort", "all"] = "cohort"  # whose pictures the BatchNorm statistics come from
-    server_steps: Count = 30  # that the server takes in a round at least, in more epochs where labels are few
+    server_steps: Count = 30  # of the server in a round at least; labels are few while a pass has no more
     warm_up: Whole = 150  # steps on the labels before the first clients are asked
     mix_beta: Positive = 0.75  # a, of Beta(a, a)
 
@@ -92,6 +92,8 @@ class Balanced(LabeledServer):
     def server_update(self, server: Server, W: Weights, t: Round) -> Weights:
         steps = self.server_steps + (self.warm_up if t.index == 1 else 0)
         in_an_epoch = math.ceil(len(server.labels) / self.server_batch)
+        if in_an_epoch > self.server_steps:  # so many labels are not learned by heart: SemiFL's server
+            return self.server_fit(t, W, server, steps=max(steps, self.server_epochs * in_an_epoch)).weights
         epochs = max(self.server_epochs, math.ceil(steps / in_an_epoch))
         y = F.one_hot(server.labels, server.facts.classes).float()
         if self.class_weights:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from semifl.data.epochs import LabeledBatch
 from semifl.data.mixtures import MixedBatch
 from semifl.federation.sites import ClientSite, statistics_of
 from semifl.federation.tally import tensor_bytes
@@ -146,6 +147,16 @@ def test_the_server_takes_its_steps_however_few_its_labels(
         t = Round(index, 0.0, Seed(0).under("round", index))
         testbed.method.server_update(server.at(t), testbed.first, t)
     assert tuple(taken) == expected
+
+
+@pytest.mark.parametrize(("server_steps", "kind"), [(2, MixedBatch), (1, LabeledBatch)])
+def test_many_labels_are_learned_by_weak_views(server_steps: int, kind: type) -> None:
+    """Six labels in batches of four are two steps an epoch: few if the server takes two in a round, many if one."""
+    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=server_steps)
+    seen = []
+    testbed.server.fit = lambda job: seen.extend(job.batches) or Fitted(testbed.first, {}, {})
+    testbed.method.server_update(testbed.server, testbed.first, Round(1, 0.0, Seed(0).under("round", 1)))
+    assert {type(batch) for batch in seen} == {kind}
 
 
 def test_the_model_of_a_round_is_the_average_over_rounds() -> None:
