@@ -35,6 +35,7 @@ def row(path: Path) -> Row | None:
         "accuracy": round(summary["accuracy"], 2),
         "labels_only": summary.get("labels_only_accuracy"),
         "rounds": [each["accuracy"] for each in run.rounds()],
+        "seconds": [each["seconds"]["total"] for each in run.rounds()],
     }
 
 
