@@ -18,6 +18,7 @@ import matplotlib.pyplot as plt
 from collect import Row, row, with_labels_only
 
 NAMES = {"semifl": "SemiFL", "fl2": "(FL)²", "balanced": "balanced"}
+PARTITIONS = {"iid": "IID", "classes": "K =", "dirichlet": "Dirichlet"}
 
 
 def curve(rows: list[Row], key: str) -> list[float]:
@@ -32,7 +33,8 @@ def panel(axes: plt.Axes, cell: tuple[int, str], rows: list[Row]) -> None:
             axes.plot(range(1, len(values) + 1), values, label=f"{name} ({len(mine)} seeds)")
     alone = mean(each["labels_only"] for each in rows if each["method"] == "balanced")
     axes.axhline(alone, color="grey", linestyle="--", label="labels only, of balanced")
-    axes.set_title(f"{cell[0]} labels, {cell[1]}")
+    kind, *values = cell[1].split()
+    axes.set_title(f"{cell[0]} labels, {' '.join([PARTITIONS[kind], *values[:1]])}")
     axes.set_xlabel("round")
 
 
