@@ -39,6 +39,11 @@ def row(path: Path) -> Row | None:
     }
 
 
+def rows_of(runs: Path) -> list[Row]:
+    found = [each for path in sorted(runs.iterdir()) if path.is_dir() and (each := row(path))]
+    return [with_labels_only(each, found) for each in found]
+
+
 def with_labels_only(row: Row, rows: list[Row]) -> Row:
     """A run without that line has the one of a run with other clients: labels alone do not know them."""
     same = ("method", "labels", "seed")
@@ -60,9 +65,7 @@ def interval(values: list[float]) -> str:
 
 
 def main() -> None:
-    found = [each for path in sorted(Path(sys.argv[1]).iterdir()) if path.is_dir() and (each := row(path))]
-    rows = [with_labels_only(each, found) for each in found]
-    slower = sys.argv[2]
+    rows, slower = rows_of(Path(sys.argv[1])), sys.argv[2]
     names = ["method", "labels", "partition", "seed", "accuracy", "labels_only", f"as {slower} in round"]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)

@@ -15,7 +15,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from collect import Row, row, with_labels_only
+from collect import Row, rows_of
 
 NAMES = {"semifl": "SemiFL", "fl2": "(FL)²", "balanced": "balanced"}
 PARTITIONS = {"iid": "IID", "classes": "K =", "dirichlet": "Dirichlet"}
@@ -39,8 +39,7 @@ def panel(axes: plt.Axes, cell: tuple[int, str], rows: list[Row]) -> None:
 
 
 def main() -> None:
-    found = [each for path in sorted(Path(sys.argv[1]).iterdir()) if path.is_dir() and (each := row(path))]
-    rows = [with_labels_only(each, found) for each in found]
+    rows = rows_of(Path(sys.argv[1]))
     cells = sorted({(each["labels"], each["partition"]) for each in rows})
     figure, panels = plt.subplots(1, len(cells), figsize=(3.6 * len(cells), 3.6), sharey=True, layout="constrained")
     writer = csv.writer(sys.stdout, lineterminator="\n")
