@@ -1,4 +1,4 @@
-"""SemiFL in balance: the server learns by the clients' loss and as much; clients label by what they are made of.
+"""SemiFL in balance: the server learns as clients do and as much; clients label by what they are made of.
 
 Letters: W weights, W̄ their average over rounds, S_t cohort, w weight of a pseudo-label, D the pictures to train on,
 π shares of the classes among the server's labels, ν among all clients' predictions, λ_mix the Mixup weight.
@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.augment import weak
+from semifl.data.epochs import LabeledBatch
 from semifl.data.mixtures import MixedBatch, Mixing
 from semifl.federation.recipe import LabeledServer, balancing_weights
 from semifl.federation.world import Client, Federation, Participant, Preview, Reply, Round, RoundResult, Server, Update
@@ -25,8 +26,8 @@ from semifl.fields import Count, NotNegative, Positive, Whole
 from semifl.learning.network import Network
 from semifl.learning.norm_correction import corrected, learned, measured, unchanged
 from semifl.learning.server_optimizer import Past
-from semifl.learning.targets import most_likely
-from semifl.learning.training import Fit
+from semifl.learning.targets import PseudoLabels, most_likely
+from semifl.learning.training import Fit, Loss
 from semifl.learning.weights import Snapshot, Weights, changed
 from semifl.methods.semifl import SemiFL
 
@@ -59,7 +60,7 @@ class Balanced(LabeledServer):
 
     clip_norm: NotNegative = 1.0  # largest gradient norm of a step; 0 does not clip
     statistics: Literal["server", "cohort", "all"] = "cohort"  # whose pictures the BatchNorm statistics come from
-    server_steps: Count = 30  # of the server in a round at least; labels are few while a pass has no more
+    server_steps: Count = 30  # of the server in a round at least
     warm_up: Whole = 150  # steps on the labels before the first clients are asked
     mix_beta: Positive = 0.75  # a, of Beta(a, a)
 
@@ -91,32 +92,50 @@ class Balanced(LabeledServer):
 
     def server_update(self, server: Server, W: Weights, t: Round) -> Weights:
         steps = self.server_steps + (self.warm_up if t.index == 1 else 0)
-        in_an_epoch = math.ceil(len(server.labels) / self.server_batch)
-        if in_an_epoch > self.server_steps:  # so many labels are not learned by heart: SemiFL's server
-            return self.server_fit(t, W, server, steps=max(steps, self.server_epochs * in_an_epoch)).weights
-        epochs = max(self.server_epochs, math.ceil(steps / in_an_epoch))
+        epochs = max(self.server_epochs, math.ceil(steps / math.ceil(len(server.labels) / self.server_batch)))
         y = F.one_hot(server.labels, server.facts.classes).float()
         if self.class_weights:
             y = y * balancing_weights(server.labels, server.facts.classes)
+        plain = self.server_batches(server, epochs)
         batches = self.batches(server, y, torch.arange(len(y)), self.server_batch, epochs)
-        return server.fit(Fit(W, batches, self.loss, self.local_sgd(t), server.seed.under("fit"))).weights
+        loss = partial(self.server_loss, self.labeled_loss(server.labels, server.facts.classes))
+        job = Fit(W, zip(plain, batches, strict=True), loss, self.local_sgd(t), server.seed.under("fit"))
+        return server.fit(job).weights
+
+    def server_loss(
+        self, weak_loss: Loss, network: Network, batch: tuple[LabeledBatch, MixedBatch]
+    ) -> dict[str, Tensor]:
+        """Everybody's, and L_s, cross-entropy of weak views: these labels are right."""
+        L_weak, terms = weak_loss(network, batch[0])["loss"], self.loss(network, batch[1])
+        return terms | {"loss": L_weak + terms["loss"], "weak": L_weak}
 
     def client_update(self, client: Client, sent: Sent, t: Round) -> Update:
         model = sent.model
         view = weak(client.images, client.facts, client.seed.at("label"))
         p = client.outputs(model, view).softmax(dim=1)  # once, with the model as it was sent
-        pseudo = most_likely(at_home(p, sent.ν))
-        w = weights_of(pseudo.confidence)
+        pseudo = self.labels(p, sent)
+        w = self.weigh(pseudo.confidence)
         client.observe(pseudo, w >= 0.5, said=p.argmax(dim=1))
         D = (w >= NEGLIGIBLE).nonzero().flatten()
         y = w[:, None] * F.one_hot(pseudo.labels, client.facts.classes)
         batches = self.batches(client, y, D, self.client_batch, self.client_epochs)
-        loss = partial(self.loss, offset=(shares(y) / sent.π).log())
+        loss = partial(self.loss, offset=self.offset(y, sent))
         fitted = client.fit(Fit(model.weights, batches, loss, self.client_sgd(t), client.seed.under("fit")))
         after = dict(fitted.weights)
         if self.statistics == "cohort":
             after |= measured(client.statistics(model.weights), model.stats)
         return Update(changed(after, self.sent_weights(sent)), len(D), fitted.terms, {})
+
+    def labels(self, p: Tensor, sent: Sent) -> PseudoLabels:
+        return most_likely(at_home(p, sent.ν))
+
+    def weigh(self, confidence: Tensor) -> Tensor:
+        """w: 1 from the mean confidence on, below it by a bell curve as wide as they spread (as in SoftMatch)."""
+        below = (confidence.mean() - confidence).clamp(min=0)
+        return (-(below**2) / (2 * confidence.var(correction=0) + 1e-12)).exp()
+
+    def offset(self, y: Tensor, sent: Sent) -> Tensor:
+        return (shares(y) / sent.π).log()
 
     def batches(self, site: Participant, y: Tensor, D: Tensor, batch: int, epochs: int) -> Iterator[MixedBatch]:
         mixing = Mixing(self.strong_view, self.mix_beta, "epoch", "shared")
@@ -179,12 +198,6 @@ def at_home(p: Tensor, ν: Tensor) -> Tensor:
         counts = q.argmax(dim=1).bincount(minlength=len(ν))
         q = p * (counts + AS_OTHERS * ν) / (len(p) + AS_OTHERS) / ν
     return q / q.sum(dim=1, keepdim=True)
-
-
-def weights_of(confidence: Tensor) -> Tensor:
-    """w: 1 from the mean confidence on, below it by a bell curve as wide as confidences spread (as in SoftMatch)."""
-    below = (confidence.mean() - confidence).clamp(min=0)
-    return (-(below**2) / (2 * confidence.var(correction=0) + 1e-12)).exp()
 
 
 def shares(y: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import nn
 
 from semifl.data.epochs import LabeledBatch
 from semifl.data.mixtures import MixedBatch
+from semifl.federation.recipe import supervised_loss
 from semifl.federation.sites import ClientSite, statistics_of
 from semifl.federation.tally import tensor_bytes
 from semifl.federation.world import Round
@@ -19,7 +20,7 @@ from semifl.learning.network import Network
 from semifl.learning.norm_correction import SHIFT, SQUARE
 from semifl.learning.training import Fit, Fitted
 from semifl.learning.weights import Snapshot
-from semifl.methods.balanced import Balanced, Sent, at_home, shares, weights_of
+from semifl.methods.balanced import Balanced, Sent, at_home, shares
 from semifl.models.wide_resnet import WideResNet
 from semifl.randomness import Seed
 from testbed import Testbed
@@ -32,9 +33,9 @@ def softmax(z: np.ndarray) -> np.ndarray:
 
 def test_the_weights_by_hand() -> None:
     """Confidences 0.5, 0.7, 0.9: mean 0.7, variance 0.08 / 3."""
-    w = weights_of(torch.tensor([0.5, 0.7, 0.9]))
+    w = Balanced().weigh(torch.tensor([0.5, 0.7, 0.9]))
     assert w.tolist() == pytest.approx([math.exp(-(0.2**2) / (2 * 0.08 / 3)), 1.0, 1.0], rel=1e-5)
-    assert weights_of(torch.full((4,), 0.4)).tolist() == [1.0] * 4  # nobody is below the mean
+    assert Balanced().weigh(torch.full((4,), 0.4)).tolist() == [1.0] * 4  # nobody is below the mean
 
 
 def test_the_loss_by_hand() -> None:
@@ -149,14 +150,21 @@ def test_the_server_takes_its_steps_however_few_its_labels(
     assert tuple(taken) == expected
 
 
-@pytest.mark.parametrize(("server_steps", "kind"), [(2, MixedBatch), (1, LabeledBatch)])
-def test_many_labels_are_learned_by_weak_views(server_steps: int, kind: type) -> None:
-    """Six labels in batches of four are two steps an epoch: few if the server takes two in a round, many if one."""
-    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=server_steps)
-    seen = []
-    testbed.server.fit = lambda job: seen.extend(job.batches) or Fitted(testbed.first, {}, {})
-    testbed.method.server_update(testbed.server, testbed.first, Round(1, 0.0, Seed(0).under("round", 1)))
-    assert {type(batch) for batch in seen} == {kind}
+def test_the_server_learns_weak_views_beside_everybodys_loss_by_hand() -> None:
+    """A linear model: cross-entropy of two weak views, by NumPy, is added to the sum of the other two."""
+    module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    rng = np.random.default_rng(7)
+    plain, strong, mixed = (rng.random((2, 1, 2, 2), dtype=np.float32) for _ in range(3))
+    first, second = np.eye(3, dtype=np.float32)[[0, 2]], np.eye(3, dtype=np.float32)[[1, 2]]
+    views = MixedBatch(*(torch.tensor(each) for each in (strong, mixed, first, second)), torch.tensor(0.25))
+    terms = Balanced().server_loss(
+        supervised_loss, Network(module), (LabeledBatch(torch.tensor(plain), torch.tensor([2, 1])), views)
+    )
+    A, b = (each.detach().numpy() for each in module[1].parameters())
+    p = softmax(plain.reshape(2, 4) @ A.T + b)
+    assert terms["weak"].item() == pytest.approx(-np.log(p[[0, 1], [2, 1]]).mean(), rel=1e-5)
+    total = sum(terms[name].item() for name in ("weak", "strong", "mix"))
+    assert terms["loss"].item() == pytest.approx(total, rel=1e-6)
 
 
 def test_the_model_of_a_round_is_the_average_over_rounds() -> None:
@@ -239,5 +247,5 @@ def test_rare_labels_can_weigh_as_much_as_common_ones() -> None:
     server.fit = lambda job: seen.extend(job.batches) or Fitted(testbed.first, {}, {})
     t = Round(1, 0.0, Seed(0).under("round", 1))
     testbed.method.server_update(server, testbed.first, t)
-    (batch,) = seen
+    ((_, batch),) = seen
     assert sorted(batch.fix_labels.sum(dim=1).tolist()) == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2.0])
