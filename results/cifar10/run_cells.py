@@ -1,4 +1,4 @@
-"""The runs behind this page, one after another, those that matter most first; the same command goes on after any stop.
+"""The runs behind this page, one on each core, those that matter most first; the same command goes on after any stop.
 
 `python results/cifar10/run_cells.py RUNS --set data.name=folder --set data.root=PICTURES`, or without --set for
 CIFAR-10 from its own files. Cells are those of `semifl table paper --scale small`, and lie where its `--out RUNS`
@@ -7,10 +7,12 @@ looks for them.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from semifl import toml
@@ -56,7 +58,7 @@ def run(cell: Cell, seed: int, folder: Path) -> None:
     directory = folder / f"{cell.name}-seed-{seed}"
     if (directory / "result.json").is_file():
         return
-    command = [sys.executable, "-m", "semifl", "resume", str(directory), "--workers", "2"]
+    command = [sys.executable, "-m", "semifl", "resume", str(directory), "--workers", "1"]
     if not (directory / "config.toml").is_file():
         file = folder / f"{cell.name}.toml"
         file.write_text(toml.dumps(cell.config), encoding="utf-8")
@@ -77,8 +79,13 @@ def main() -> None:
     settings = [word for word in sys.argv[2:] if word != "--set"]
     in_tables = [cell for table in paper_tables("small", settings) for cell in table.cells]
     cells = {cell.name: cell for cell in (*in_tables, *beside(settings))}
-    for name, seed in order():
-        run(cells[f"cifar10-{name}"], seed, folder)
+    pool = ThreadPoolExecutor(os.cpu_count())
+    waiting = [pool.submit(run, cells[f"cifar10-{name}"], seed, folder) for name, seed in order()]
+    try:
+        for each in waiting:
+            each.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C ends the runs under way, and no other begins
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Two methods seed by seed: `python results/few-labels/paired.py FILE METHOD FILE METHOD`, files as `collect.py` writes them.
+"""Two methods seed by seed: `python results/few-labels/paired.py FILE METHOD FILE METHOD`, files of `collect.py`.
 
 For each cell that both have: mean accuracy of either, their difference with its 95 % interval, and the worst seed's.
 """
