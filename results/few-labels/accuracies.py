@@ -1,4 +1,4 @@
-"""What the runs of a table ended with: `python results/few-labels/accuracies.py RUNS > ablation.csv`, a line for each."""
+"""What the runs of a table ended with, a line for each: `python results/few-labels/accuracies.py RUNS > FILE.csv`."""
 
 from __future__ import annotations
 
