@@ -106,7 +106,8 @@ class Balanced(LabeledServer):
         self, weak_loss: Loss, network: Network, batch: tuple[LabeledBatch, MixedBatch]
     ) -> dict[str, Tensor]:
         """Everybody's, and L_s, cross-entropy of weak views: these labels are right."""
-        L_weak, terms = weak_loss(network, batch[0])["loss"], self.loss(network, batch[1])
+        plain, mixed = batch
+        L_weak, terms = weak_loss(network, plain)["loss"], self.loss(network, mixed)
         return terms | {"loss": L_weak + terms["loss"], "weak": L_weak}
 
     def client_update(self, client: Client, sent: Sent, t: Round) -> Update:

@@ -1,7 +1,7 @@
-"""What stands on this page of the runs of collapse.toml: `python results/few-labels/collapse.py RUNS > collapse.csv`.
+"""How the runs of a table ended, a line for each: `python results/few-labels/endings.py RUNS > FILE.csv`.
 
-A line for each run: final accuracy, that of its best round, and the share of confident pictures in the last round. The
-table has their means over seeds, and the largest distance between the first two.
+Final accuracy, that of the best round, and the share of confident pictures in the last round. `ablation.csv` is such a
+file, and `collapse.csv`, of which the page has means over seeds and the largest distance between the first two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
         if path.is_dir() and (summary := run.summary()):
             confident = [each["label_ratio"] for each in run.rounds()][-1]
             values = (summary["accuracy"], summary["best_test_accuracy"], 100 * confident)
-            writer.writerow([path.name, *(f"{value:.1f}" for value in values)])
+            writer.writerow([path.name, *(f"{value:.2f}" for value in values)])
 
 
 if __name__ == "__main__":
