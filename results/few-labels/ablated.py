@@ -12,10 +12,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from semifl.federation.world import Client, Federation, Round, RoundResult, Server, Update
+from semifl.federation.world import Client, Round, Server, Update
 from semifl.learning.targets import PseudoLabels, most_likely
-from semifl.learning.weights import Snapshot, Weights
-from semifl.methods.balanced import Balanced, Sent, State
+from semifl.learning.weights import Weights
+from semifl.methods.balanced import Balanced, Sent
 
 CUT = 0.95  # the paper's threshold, in place of weights
 
@@ -24,18 +24,7 @@ CUT = 0.95  # the paper's threshold, in place of weights
 class Ablated(Balanced):
     """`without` names what is left out; `"nothing"` is `balanced` itself, to the bit."""
 
-    without: Literal["nothing", "strong labels", "weights", "offset", "own classes", "average"] = "nothing"
-
-    def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
-        played = super().round(t, self._recent(state), server, clients)
-        return RoundResult(self._recent(played.state), played.model)
-
-    def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
-        return super().finish(t, self._recent(state), server, clients)
-
-    def _recent(self, state: State) -> State:
-        """Without a past average, the average is that of the round alone."""
-        return state._replace(average={}) if self.without == "average" else state
+    without: Literal["nothing", "strong labels", "weights", "offset", "own classes"] = "nothing"
 
     def server_update(self, server: Server, W: Weights, t: Round) -> Weights:
         """Without strong labels SemiFL's server: weak views."""

@@ -1,7 +1,7 @@
 """SemiFL in balance: the server learns as clients do and as much; clients label by what they are made of.
 
-Letters: W weights, W̄ their average over rounds, S_t cohort, w weight of a pseudo-label, D the pictures to train on,
-π shares of the classes among the server's labels, ν among all clients' predictions, λ_mix the Mixup weight.
+Letters: W weights, S_t cohort, w weight of a pseudo-label, D the pictures to train on, π shares of the classes among
+the server's labels, ν among all clients' predictions, λ_mix the Mixup weight.
 `docs/methods/balanced.md` says what each part brings, and how that was measured.
 """
 
@@ -31,7 +31,7 @@ from semifl.learning.training import Fit, Loss
 from semifl.learning.weights import Snapshot, Weights, changed
 from semifl.methods.semifl import SemiFL
 
-KEPT = 0.8  # of an average over rounds: about the last five
+KEPT = 0.8  # of what clients told before: about the last five rounds count
 NEGLIGIBLE = 0.05  # a weight below which a picture costs more time than it teaches
 EVENLY = 0.1  # of a participant's labels, added to all classes alike, so that no share is 0
 PASSES = 3  # of a client over its labels, to find out of which classes it has more than others
@@ -41,7 +41,6 @@ AS_OTHERS = 10  # pictures that a client has as all clients have them, before it
 class State(NamedTuple):
     weights: Weights
     past: Past
-    average: Weights  # W̄; empty before the first round
     correction: Weights  # of the server's BatchNorm statistics; empty before anybody told
     predicted: Tensor = torch.empty(0)  # ν; empty before anybody told
 
@@ -65,12 +64,13 @@ class Balanced(LabeledServer):
     mix_beta: Positive = 0.75  # a, of Beta(a, a)
 
     def start(self, weights: Weights) -> State:
-        return State(weights, self.server_optimizer.start(weights), {}, {})
+        return State(weights, self.server_optimizer.start(weights), {})
 
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         S_t = self.cohort(clients, t)
         W = self.server_update(server, state.weights, t)
-        model = self.snapshot(W, state.correction, server, clients)
+        stats = self.refresh(W, server, clients, ())
+        model = Snapshot(W, corrected(stats, state.correction))
         π = shares(F.one_hot(server.labels, server.facts.classes))
         sent = Sent(model, π, state.predicted if len(state.predicted) else π)
         told: list[Tensor] = []
@@ -78,17 +78,13 @@ class Balanced(LabeledServer):
         mean = change and {name: W[name] + change[name] for name in W}
         step = self.server_optimizer.step(W, mean, state.past)
         ν = torch.lerp(sent.ν, shares(torch.stack(told)), 1 - KEPT) if told else state.predicted
-        state = State(*step, averaged(state.average, W), self.correction_after(change, state, model), ν)
-        return RoundResult(state, self.snapshot(state.average, state.correction, server, clients))
+        state = State(*step, self.correction_after(change, state, model), ν)
+        return RoundResult(state, Snapshot(W, corrected(stats, state.correction)))
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
-        """W̄ after one more server update."""
+        """One more server update."""
         W = self.server_update(server, state.weights, t)
-        return self.snapshot(averaged(state.average, W), state.correction, server, clients)
-
-    def snapshot(self, W: Weights, correction: Weights, server: Server, clients: Federation) -> Snapshot:
-        """With the server's statistics, corrected by what cohorts told with their updates, or with everybody's."""
-        return Snapshot(W, corrected(self.refresh(W, server, clients, ()), correction))
+        return Snapshot(W, corrected(self.refresh(W, server, clients, ()), state.correction))
 
     def server_update(self, server: Server, W: Weights, t: Round) -> Weights:
         steps = self.server_steps + (self.warm_up if t.index == 1 else 0)
@@ -155,7 +151,7 @@ class Balanced(LabeledServer):
         return {"loss": L_strong + L_mix, "strong": L_strong, "mix": L_mix}
 
     def correction_after(self, change: Weights | None, state: State, model: Snapshot) -> Weights:
-        """By what this round's clients measured: all of it at first, then as slowly as W̄ moves."""
+        """By what this round's clients measured: all of it at first, then slowly."""
         if change is None or self.statistics != "cohort":
             return state.correction
         rate = 1 - KEPT if state.correction else 1.0
@@ -205,8 +201,3 @@ def shares(y: Tensor) -> Tensor:
     """π: of the classes among weighed labels, a little evened out."""
     counts = y.float().sum(dim=0)
     return (counts / counts.sum() + EVENLY / len(counts)) / (1 + EVENLY)
-
-
-def averaged(average: Weights, W: Weights) -> Weights:
-    """W̄ with one more round in it."""
-    return {name: KEPT * average[name] + (1 - KEPT) * W[name] for name in W} if average else W

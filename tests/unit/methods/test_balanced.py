@@ -1,4 +1,4 @@
-"""Balanced: weights of labels, the loss of all, the server's steps, the average, what travels; by hand or NumPy."""
+"""Balanced: weights of labels, the loss of all, the server's steps, what travels; by hand or NumPy."""
 
 import math
 from copy import copy
@@ -167,17 +167,16 @@ def test_the_server_learns_weak_views_beside_everybodys_loss_by_hand() -> None:
     assert terms["loss"].item() == pytest.approx(total, rel=1e-6)
 
 
-def test_the_model_of_a_round_is_the_average_over_rounds() -> None:
+def test_the_model_of_a_round_is_the_servers_with_statistics_as_clients_just_told() -> None:
     testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
-    state = testbed.method.start(testbed.first)
-    tuned = []
-    for index in (1, 2, 3):
-        state = testbed.round(index, state)
-        ((_, fitted),) = testbed.server.fits
-        tuned.append(fitted.weights)
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    ((_, fitted),) = testbed.server.fits
     for name, tensor in testbed.model.weights.items():
-        expected = 0.8 * (0.8 * tuned[0][name] + 0.2 * tuned[1][name]) + 0.2 * tuned[2][name]
-        torch.testing.assert_close(tensor, expected)
+        assert torch.equal(tensor, fitted.weights[name])
+    ((layer, own),) = testbed.server.statistics(fitted.weights).items()
+    moved = own.mean + state.correction[SHIFT + layer].double() * own.var.sqrt()
+    torch.testing.assert_close(testbed.model.stats[layer].mean.double(), moved, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(moved, own.mean)
 
 
 def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
