@@ -7,7 +7,7 @@ import warnings
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -49,6 +49,7 @@ def train(
     progress: bool = True,
     metric: Metric = "accuracy",
     positive: str = "",
+    start: Literal["model", "labels"] = "model",
     labels_only: bool = True,
     guard: bool = False,
     threads: int = 2,
@@ -76,6 +77,7 @@ def train(
     progress      show how it goes, in a terminal or a notebook
     metric        what decides which model is better: accuracy, balanced_accuracy, auc or f1
     positive      of two classes the one whose finding counts as positive; by default the second
+    start         what the rounds begin with: the model as it is, or once the labels alone have trained it
     labels_only   also train the same model without clients, to see what they bring
     guard         judge the clients' work by held-out labels and go back where it does harm; needs on.validation
     threads       of the server's own training; part of the result's bits
@@ -100,6 +102,7 @@ def train(
             compile=compile,
             metric=metric,
             positive=positive,
+            start=start,
             labels_only=labels_only,
             guard=guard,
             max_failures=max_failures,

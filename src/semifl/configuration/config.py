@@ -118,6 +118,7 @@ class Run(Checked):
     compile: bool = False  # networks by torch.compile, which needs a compiler; part of the result's last bits
     metric: Metric = "accuracy"  # what decides: the best round, patience, the guard, and what reports show first
     positive: str = ""  # of two classes the one whose finding counts as positive; the second if left out
+    start: Literal["model", "labels"] = "model"  # of the rounds: the model as it is, or once the labels have trained it
     labels_only: bool = True  # also train the same model without clients, to see what they bring
     guard: bool = False  # judge the clients' work by held-out labels and go back where it does harm
     max_failures: Whole = 0  # clients whose code may raise before the run stops
@@ -158,6 +159,8 @@ class Config:
             )
         if getattr(self.method.thing, "activity_rate", None) == 0:
             raise UserError("method.activity_rate = 0 asks no client at all: it must be above 0, up to 1 for everybody")
+        if self.run.start == "labels" and "client_labels" in getattr(self.method.thing, "needs", ()):
+            raise UserError(f'start = "labels" needs a server that learns; {self.method.name} learns at clients alone')
         if self.run.guard and not self.split.validation:
             raise UserError("guard = true needs data.validation: a part of the labels to judge the clients' work by")
 

@@ -130,10 +130,10 @@ class RunContext:
         world = self.world
         return ServerSite(self.place, positions, world.data.labels, self.pool, world.config.run.threads, self.tally)
 
-    def round_at(self, index: int, progress_of: int) -> Round:
-        """Round `index`, with the learning rate of round `progress_of`."""
+    def round_at(self, index: int, progress_of: int, what: str = "round") -> Round:
+        """Round `index`, with the learning rate of round `progress_of`; `what` has random numbers of its own."""
         run = self.world.config.run
-        return Round(index, (progress_of - 1) / run.rounds, Seed(run.seed).under("round", index))
+        return Round(index, (progress_of - 1) / run.rounds, Seed(run.seed).under(what, index))
 
     def test(self, model: Snapshot) -> None:
         """Score the model that stands for a round."""

@@ -75,7 +75,7 @@ def _after_one_round(world: World, place: Place, workers: int, result: Estimate)
     server.test(model)
     run = config.run
     # Of a second one, by a plain server, no more is known than that it has less to do.
-    models_alone = int(run.labels_only) * (2 if method.plain_server() else 1)
+    models_alone = int(run.labels_only) * (2 if method.plain_server() else 1) + int(run.start == "labels")
     labels_only = models_alone * result.seconds.get("server", 0.0)
     result.minutes = (run.rounds * (sum(result.seconds.values()) + labels_only) + result.once) / 60
     result.memory_bytes = _memory(world, workers)

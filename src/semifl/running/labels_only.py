@@ -23,8 +23,13 @@ class LabelsOnly(NamedTuple):
 Baselines = dict[str, LabelsOnly]  # "all" labels, "train": without those held out, "plain": all by a plain server
 
 
-def train_labels_only(context: RunContext, method: Any, positions: Tensor, name: str) -> LabelsOnly:
-    """Train on these labeled pictures alone; checkpoints under `name`, so that nothing is trained twice."""
+def train_labels_only(
+    context: RunContext, method: Any, positions: Tensor, name: str, rounds_of: str = "round"
+) -> LabelsOnly:
+    """Train on these labeled pictures alone; checkpoints under `name`, so that nothing is trained twice.
+
+    Rounds have the random numbers of the run's own, unless they are `rounds_of` something else.
+    """
     checkpoints = Checkpoints(context.directory.checkpoints / name)
     server, nobody = context.server_with(positions).alone(), context.nobody(method)
     state = method.start(context.first_weights)
@@ -37,11 +42,11 @@ def train_labels_only(context: RunContext, method: Any, positions: Tensor, name:
         refuse_another_config(saved.bound, bound, saved.path, context.directory.path / "config.toml")
         done, state = saved.round, saved.state
     for index in range(done + 1, rounds + 1):
-        t = context.round_at(index, index)
+        t = context.round_at(index, index, rounds_of)
         state = method.round(t, state, server.at(t), nobody).state
         checkpoints.save(index, state, bound)
         context.observer.baseline(index, rounds)
-    t = context.round_at(rounds + 1, rounds)
+    t = context.round_at(rounds + 1, rounds, rounds_of)
     model = method.finish(t, state, server.at(t), nobody)
     held_out = server.grade(model, "validation") if context.world.config.split.validation else None
     return LabelsOnly(model, server.grade(model, "test"), held_out)

@@ -21,7 +21,7 @@ from semifl.errors import RunStopped, UserError
 from semifl.federation.cluster.address import Cluster
 from semifl.federation.pools import check_reachable
 from semifl.learning.precision import choose
-from semifl.learning.weights import digest, distance, is_finite
+from semifl.learning.weights import Weights, digest, distance, is_finite
 from semifl.records.directory import RunDirectory
 from semifl.records.metrics import shown
 from semifl.records.record import Measured, RoundRecord, Summary
@@ -37,7 +37,12 @@ from semifl.running.recording import environment, measure
 from semifl.toml import Table
 
 # Where their checkpoints lie.
-LABELS_ONLY = {"all": "labels_only", "train": "labels_only_train", "plain": "labels_only_plain"}
+LABELS_ONLY = {
+    "start": "labels_only_start",
+    "all": "labels_only",
+    "train": "labels_only_train",
+    "plain": "labels_only_plain",
+}
 
 
 class LoopState(NamedTuple):
@@ -194,11 +199,20 @@ def _run(
         standing = _load(context)  # before anything is trained or removed: what does not belong here is refused at once
         write_world(context)
         observer.begin(world, standing.done + 1)
+        if world.config.run.start == "labels":
+            context.first_weights = _first_learned(context)
+            standing = _load(context)
         baselines = _baselines(context)
         directory.write_rounds(standing.history)
         context.memory.forget_after(standing.done)
         last, progress = _remaining_rounds(context, standing)
         return finish(context, last, progress.state, baselines, progress.guard)
+
+
+def _first_learned(context: RunContext) -> Weights:
+    """What the labels alone make of the model. Rounds begin there, and so does the labels-only model beside them."""
+    positions = context.world.division.server
+    return train_labels_only(context, context.method, positions, LABELS_ONLY["start"], "start").model.weights
 
 
 def _baselines(context: RunContext) -> Baselines:

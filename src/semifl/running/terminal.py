@@ -85,7 +85,7 @@ class Lines(Silent):
 
     def baseline(self, done: int, rounds: int) -> None:
         if done == 1:
-            self._say(f"labels only: {counted(rounds, 'round')} without clients, to compare with")
+            self._say(f"labels only: {counted(rounds, 'round')} without clients")
 
     def labels_only(self, value: float) -> None:
         self._say(f"labels only: {WORDS[self._metric]} {value:.1f} %")

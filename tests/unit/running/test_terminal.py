@@ -80,7 +80,7 @@ def test_elsewhere_there_is_a_line_per_round(capsys: pytest.CaptureFixture[str])
     lines.round(round_line(1), 51.0)
     lines.warn("look out")
     assert capsys.readouterr().err.splitlines() == [
-        "labels only: 800 rounds without clients, to compare with",
+        "labels only: 800 rounds without clients",
         "labels only: balanced accuracy 50.0 %",
         "round 1 of 800: balanced accuracy 51.0 % (best 51.0) · confident 50 %",
         "warning: look out",

@@ -1,0 +1,93 @@
+"""Rounds that begin with what the labels alone have learned: `start = "labels"`."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from semifl.configuration.config import decode
+from semifl.errors import UserError
+from semifl.running import loop
+from semifl.running.context import Silent
+from semifl.running.labels_only import train_labels_only
+from toys import toy_table
+
+TABLE = {**toy_table(), "start": "labels", "rounds": 2}
+
+
+def results(directory: Path) -> list:
+    lines = [json.loads(line) for line in (directory / "rounds.jsonl").read_text().splitlines()]
+    result = json.loads((directory / "result.json").read_text())
+    return [{key: value for key, value in each.items() if "seconds" not in key} for each in [*lines, result]]
+
+
+class Killed(Exception):
+    pass
+
+
+class KilledAfter(Silent):
+    """So many rounds without clients."""
+
+    def __init__(self, baselines: int) -> None:
+        self.left = baselines
+
+    def baseline(self, done: int, rounds: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise Killed
+
+
+def test_it_is_a_warm_start_with_what_the_labels_taught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = []
+
+    def spy(context, method, positions, name, *more):
+        found = train_labels_only(context, method, positions, name, *more)
+        trained.append((name, positions, found.model.weights))
+        return found
+
+    monkeypatch.setattr(loop, "train_labels_only", spy)
+    table = {**TABLE, "data": {**TABLE["data"], "validation": 0.4}}
+    loop.start(decode(table), tmp_path / "labels")
+    (name, positions, weights), (also, more, _) = trained
+    assert (name, also) == ("labels_only_start", "labels_only")
+    assert len(positions) < len(more)  # labels that are held out to judge a model do not start it
+
+    save_file({key: tensor.contiguous() for key, tensor in weights.items()}, tmp_path / "start.safetensors")
+    warm = {**table, "start": "model", "model": {**table["model"], "weights": str(tmp_path / "start.safetensors")}}
+    loop.start(decode(warm), tmp_path / "warm")
+    assert results(tmp_path / "warm") == results(tmp_path / "labels")
+    loop.start(decode({**table, "start": "model"}), tmp_path / "model")
+    assert results(tmp_path / "model")[0]["digest"] != results(tmp_path / "labels")[0]["digest"]
+
+
+def test_it_learns_with_random_numbers_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the rounds would show the server the very views that it has seen."""
+    found = []
+
+    def spy(*arguments):
+        found.append(train_labels_only(*arguments).model.weights)
+        return train_labels_only(*arguments)
+
+    monkeypatch.setattr(loop, "train_labels_only", spy)
+    loop.start(decode(TABLE), tmp_path / "labels")
+    loop.start(decode({**TABLE, "start": "model"}), tmp_path / "model")
+    started, _, alone = found
+    assert any(not torch.equal(started[name], alone[name]) for name in alone)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_killed_before_the_first_round_and_resumed(tmp_path: Path, after: int) -> None:
+    loop.start(decode(TABLE), tmp_path / "whole")
+    with pytest.raises(Killed):
+        loop.start(decode(TABLE), tmp_path / "cut", observer=KilledAfter(after))
+    again = KilledAfter(100)
+    loop.resume(tmp_path / "cut", observer=again)
+    assert again.left == 100 - (4 - after)  # two rounds of two models, nothing twice
+    assert results(tmp_path / "cut") == results(tmp_path / "whole")
+
+
+def test_a_server_that_learns_nothing_cannot_start_so() -> None:
+    with pytest.raises(UserError, match='start = "labels" needs a server that learns; fedavg'):
+        decode({**TABLE, "method": {"name": "fedavg"}})
