@@ -95,6 +95,8 @@ def test_small_is_the_cell_with_a_fast_network_and_recipe() -> None:
     assert (many["data"]["labeled"], few["data"]["labeled"]) == (4000, 250)
     assert many["data"]["partition"] == {"name": "classes", "per_client": 2}
     assert many["model"]["name"] == "fast_cnn"
+    assert many["start"] == few["start"] == "labels"
+    assert "start" not in small(find("cifar10-iid-fedavg").table)
     assert small(find("cifar10-4000-iid-e1").table)["method"]["client_epochs"] == 1
     assert small(find("cifar10-4000-iid-fedrgd").table)["model"]["norm"] == "group"
     fixmatch = small(find("cifar10-250-fixmatch").table)["method"]["objective"]
