@@ -1,4 +1,6 @@
-"""The runs behind this page, one on each core that it may use, those that matter most first; the same command goes on after any stop.
+"""The runs behind this page, those that matter most first; the same command goes on after any stop.
+
+One runs on each core that the process may use.
 
 `python results/cifar10/run_cells.py RUNS --set data.name=folder --set data.root=PICTURES`, or without --set for
 CIFAR-10 from its own files. Cells are those of `semifl table paper --scale small`, and lie where its `--out RUNS`
