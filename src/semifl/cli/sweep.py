@@ -20,6 +20,7 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Run every point of a grid that is missing, then print a table with the best first."""
+    from semifl.studies.adoption import adopt
     from semifl.studies.sweeps import read_sweep
     from semifl.studies.tables import ResultTable, measured
 
@@ -27,6 +28,7 @@ def command(
     sweep = read_sweep(file)
     metric = metric or table.deciding(sweep.table)
     folder = out or Path("runs/sweeps") / file.stem
+    adopt([sweep.table], folder)
     failures = table.fill_table([sweep.table], folder, sweep.seeds, options.hands(on, jobs, workers, device))
 
     def mean(row: str) -> float:

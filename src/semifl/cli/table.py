@@ -41,6 +41,7 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Print tables of results; with --seeds first run what is missing."""
+    from semifl.studies.adoption import adopt
     from semifl.studies.tables import folder_name, own_table, paper_tables
 
     refuse_unknown_metric(metric)
@@ -51,6 +52,7 @@ def command(
         known = list(dict.fromkeys(row for table in tables for row in table.rows))
         raise UserError(f"--against {against!r} is not a row{did_you_mean(against, known) or f': {known[0]!r}, …'}")
     folder = out or Path("runs/tables") / folder_name(name, scale, more)
+    adopt(tables, folder)
     hands = options.hands(on, jobs, workers, device)
     failures = fill_table(tables, folder, parse_seeds(seeds), hands) if seeds else []
     for table in tables:

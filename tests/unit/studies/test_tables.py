@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from semifl import toml
 from semifl.configuration.config import decode
 from semifl.errors import UserError
+from semifl.records.directory import RunDirectory
+from semifl.studies.adoption import adopt
 from semifl.studies.presets import find, paper
 from semifl.studies.scales import SCALES
 from semifl.studies.table_runs import fill
@@ -216,6 +219,40 @@ def test_an_unfinished_run_is_resumed(tmp_path: Path) -> None:
     assert not outcome.failed
     whole, cut = (measured(tmp_path / name, cell, "accuracy") for name in ("whole", "cut"))
     assert whole == cut
+
+
+def test_runs_of_an_earlier_version_are_found_again(tmp_path: Path) -> None:
+    """One that did not know the key `start`, and so made another mark; of two rows only the one that is the same."""
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    table = own_table(path, "paper")
+    cell, other = table.cells[:2]
+    same, changed = (tmp_path / f"{each.name[:-6]}0a1b2c-seed-3" for each in (cell, other))
+    for directory, config in ((same, cell.config), (changed, {**other.config, "rounds": 7})):
+        directory.mkdir()
+        full = decode({**config, "seed": 3}).table()
+        del full["start"]
+        (directory / "config.toml").write_text(toml.dumps(full))
+        (directory / "result.json").write_text('{"format": 1, "accuracy": 81.5}')
+    adopt([table], tmp_path)
+    assert not same.exists()
+    assert (run_directory(tmp_path, cell, 3) / "result.json").is_file()
+    assert changed.exists()
+    assert (cell, 3) not in missing([table], tmp_path, [3])
+    assert (other, 3) in missing([table], tmp_path, [3])
+
+
+def test_a_run_in_use_keeps_its_name(tmp_path: Path) -> None:
+    config = {**toy_table(), "rounds": 1}
+    cell = Cell("toy-abcdef", "toy", "x", config)
+    directory = tmp_path / "toy-012345-seed-0"
+    directory.mkdir()
+    (directory / "config.toml").write_text(toml.dumps(decode(config).table()))
+    with RunDirectory(directory).locked():
+        adopt([ResultTable("", (cell,))], tmp_path)
+    assert directory.exists()
+    adopt([ResultTable("", (cell,))], tmp_path)
+    assert not directory.exists()
 
 
 def test_the_fingerprint_covers_defaults_too(monkeypatch: pytest.MonkeyPatch) -> None:
