@@ -201,7 +201,7 @@ def _run(
         observer.begin(world, standing.done + 1)
         if world.config.run.start == "labels":
             context.first_weights = _first_learned(context)
-            standing = _load(context)
+            standing = standing if standing.done else _load(context)
         baselines = _baselines(context)
         directory.write_rounds(standing.history)
         context.memory.forget_after(standing.done)
