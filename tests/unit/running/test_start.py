@@ -88,6 +88,22 @@ def test_killed_before_the_first_round_and_resumed(tmp_path: Path, after: int) -
     assert results(tmp_path / "cut") == results(tmp_path / "whole")
 
 
+class KilledInRoundTwo(Silent):
+    def round(self, record: dict, best: float) -> None:
+        if record["round"] == 1:
+            raise Killed
+
+
+def test_killed_between_rounds_and_resumed(tmp_path: Path) -> None:
+    loop.start(decode(TABLE), tmp_path / "whole")
+    with pytest.raises(Killed):
+        loop.start(decode(TABLE), tmp_path / "cut", observer=KilledInRoundTwo())
+    again = KilledAfter(100)
+    loop.resume(tmp_path / "cut", observer=again)
+    assert again.left == 100
+    assert results(tmp_path / "cut") == results(tmp_path / "whole")
+
+
 def test_a_server_that_learns_nothing_cannot_start_so() -> None:
     with pytest.raises(UserError, match='start = "labels" needs a server that learns; fedavg'):
         decode({**TABLE, "method": {"name": "fedavg"}})
