@@ -1,7 +1,7 @@
 """Learning curves of a table's runs: `python results/few-labels/curves.py RUNS OUT.png > curves.csv`.
 
 A line for each method, cell and round: accuracy in percent, mean over seeds, and the seconds that a round took.
-The picture has a panel for each cell, with the labels only of the method that makes most of them.
+The picture has a row of panels for each number of labels, with the labels only of the method that makes most of them.
 """
 
 from __future__ import annotations
@@ -36,15 +36,20 @@ def panel(axes: plt.Axes, cell: tuple[int, str], rows: list[Row]) -> None:
     kind, *values = cell[1].split()
     axes.set_title(f"{cell[0]} labels, {' '.join([PARTITIONS[kind], *values[:1]])}")
     axes.set_xlabel("round")
+    axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def main() -> None:
     rows = rows_of(Path(sys.argv[1]))
     cells = sorted({(each["labels"], each["partition"]) for each in rows})
-    figure, panels = plt.subplots(1, len(cells), figsize=(3.6 * len(cells), 3.6), sharey=True, layout="constrained")
+    lines = len({labels for labels, _ in cells})
+    size = 3.2 * len(cells) / lines, 3.0 * lines
+    figure, grid = plt.subplots(
+        lines, len(cells) // lines, figsize=size, sharey="row", squeeze=False, layout="constrained"
+    )
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["method", "labels", "partition", "seeds", "round", "accuracy", "seconds"])
-    for axes, cell in zip(panels, cells, strict=True):
+    for axes, cell in zip(grid.flat, cells, strict=True):
         here = [each for each in rows if (each["labels"], each["partition"]) == cell]
         panel(axes, cell, here)
         for method in dict.fromkeys(each["method"] for each in here):
@@ -52,8 +57,9 @@ def main() -> None:
             pairs = zip(curve(mine, "rounds"), curve(mine, "seconds"), strict=True)
             for index, (accuracy, seconds) in enumerate(pairs, 1):
                 writer.writerow([method, *cell, len(mine), index, f"{accuracy:.2f}", f"{seconds:.2f}"])
-    panels[0].set_ylabel("test accuracy, %")
-    panels[0].legend(loc="lower right", fontsize="small")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("test accuracy, %")
+    grid[-1, 0].legend(loc="lower right", fontsize="small")
     figure.savefig(sys.argv[2], dpi=80)
 
 
