@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from math import isnan
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -72,8 +73,9 @@ def main() -> None:
     for each in rows:
         writer.writerow([*(each[name] for name in names[:-1]), overtakes(each, rows, slower)])
     for cell in dict.fromkeys((each["method"], each["labels"], each["partition"]) for each in rows):
-        gains = [r["accuracy"] - r["labels_only"] for r in rows if (r["method"], r["labels"], r["partition"]) == cell]
-        print(*cell, interval(gains), file=sys.stderr)
+        here = [r for r in rows if (r["method"], r["labels"], r["partition"]) == cell and not isnan(r["labels_only"])]
+        if here:  # some tables have no labels only
+            print(*cell, interval([r["accuracy"] - r["labels_only"] for r in here]), file=sys.stderr)
 
 
 if __name__ == "__main__":
