@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from semifl.data.augment import WeakDraws, apply_weak
+
+MIDDLE = 4  # where a crop of 32 pixels begins that moves nothing
 SHIFT = 2  # pixels at most, to each side
 
 
 def two_pixels(pictures: Tensor, generator: torch.Generator) -> Tensor:
     """Mirrored or not, and moved; what comes in at the edge is a reflection."""
-    n, _, side, _ = pictures.shape
-    mirrored = torch.rand(n, generator=generator) < 0.5
-    pictures = torch.where(mirrored[:, None, None, None], pictures.flip(3), pictures)
-    wide = F.pad(pictures.float(), (SHIFT,) * 4, mode="reflect").to(pictures.dtype)
-    corners = torch.randint(0, 2 * SHIFT + 1, (n, 2, 1), generator=generator)
-    rows, columns = (corners[:, axis] + torch.arange(side) for axis in (0, 1))
-    return wide[torch.arange(n)[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    mirrored = torch.rand(len(pictures), generator=generator) < 0.5
+    down, right = torch.randint(-SHIFT, SHIFT + 1, (len(pictures), 2), generator=generator).unbind(1)
+    return apply_weak(pictures, WeakDraws(MIDDLE + down, MIDDLE + right.where(~mirrored, -right), mirrored))

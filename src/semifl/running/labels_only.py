@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from semifl.federation.sites import ServerSite
 from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot
 from semifl.running.binding import bound_to, refuse_another_config
@@ -23,15 +24,20 @@ class LabelsOnly(NamedTuple):
 Baselines = dict[str, LabelsOnly]  # "all" labels, "train": without those held out, "plain": all by a plain server
 
 
-def train_labels_only(
-    context: RunContext, method: Any, positions: Tensor, name: str, rounds_of: str = "round"
-) -> LabelsOnly:
-    """Train on these labeled pictures alone; checkpoints under `name`, so that nothing is trained twice.
+def train_labels_only(context: RunContext, method: Any, positions: Tensor, name: str) -> LabelsOnly:
+    """Trained on these labeled pictures alone, and how good it is."""
+    server = context.server_with(positions).alone()
+    model = train_alone(context, method, server, name)
+    held_out = server.grade(model, "validation") if context.world.config.split.validation else None
+    return LabelsOnly(model, server.grade(model, "test"), held_out)
+
+
+def train_alone(context: RunContext, method: Any, server: ServerSite, name: str, rounds_of: str = "round") -> Snapshot:
+    """What this server learns in rounds without clients; checkpoints under `name`, so that nothing is trained twice.
 
     Rounds have the random numbers of the run's own, unless they are `rounds_of` something else.
     """
-    checkpoints = Checkpoints(context.directory.checkpoints / name)
-    server, nobody = context.server_with(positions).alone(), context.nobody(method)
+    checkpoints, nobody = Checkpoints(context.directory.checkpoints / name), context.nobody(method)
     state = method.start(context.first_weights)
     world, rounds = context.world, context.world.config.run.rounds
     # Its learning rates hang on the rounds.
@@ -47,9 +53,8 @@ def train_labels_only(
         checkpoints.save(index, state, bound)
         context.observer.baseline(index, rounds)
     t = context.round_at(rounds + 1, rounds, rounds_of)
-    model = method.finish(t, state, server.at(t), nobody)
-    held_out = server.grade(model, "validation") if context.world.config.split.validation else None
-    return LabelsOnly(model, server.grade(model, "test"), held_out)
+    model: Snapshot = method.finish(t, state, server.at(t), nobody)
+    return model
 
 
 def scores_alone(context: RunContext, baselines: Baselines) -> dict[str, float]:

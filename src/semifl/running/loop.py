@@ -32,7 +32,7 @@ from semifl.running.context import Elsewhere, Observer, RunContext, Silent, chec
 from semifl.running.fallback import Sound, remembered
 from semifl.running.finish import best_on_validation, deciding, finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
-from semifl.running.labels_only import Baselines, scores_alone, train_labels_only
+from semifl.running.labels_only import Baselines, scores_alone, train_alone, train_labels_only
 from semifl.running.recording import environment, measure
 from semifl.toml import Table
 
@@ -211,8 +211,8 @@ def _run(
 
 def _first_learned(context: RunContext) -> Weights:
     """What the labels alone make of the model. Rounds begin there, and so does the labels-only model beside them."""
-    positions = context.world.division.server
-    return train_labels_only(context, context.method, positions, LABELS_ONLY["start"], "start").model.weights
+    server = context.server_with(context.world.division.server).alone()
+    return train_alone(context, context.method, server, LABELS_ONLY["start"], "start").weights
 
 
 def _baselines(context: RunContext) -> Baselines:

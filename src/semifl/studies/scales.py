@@ -91,8 +91,8 @@ def _small_central(small: Table, method: Table) -> Table:
     if method.get("labels") == "all":
         return _with(small | {"rounds": 16}, method, batch=50, lr=0.1)
     # A federated server has 80 passes over 4,000 labels, too, with its start.
-    passes = {"rounds": 120, "batch": 25} if small["data"]["labeled"] <= FEW else {"rounds": 80, "batch": 50}
-    return _with(small | {"rounds": passes["rounds"]}, method, batch=passes["batch"], lr=0.1)
+    passes, batch = (120, 25) if small["data"]["labeled"] <= FEW else (80, 50)
+    return _with(small | {"rounds": passes}, method, batch=batch, lr=0.1)
 
 
 def paper(config: Table) -> Table:

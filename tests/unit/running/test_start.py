@@ -9,9 +9,9 @@ from safetensors.torch import save_file
 
 from semifl.configuration.config import decode
 from semifl.errors import UserError
-from semifl.running import loop
+from semifl.running import labels_only, loop
 from semifl.running.context import Silent
-from semifl.running.labels_only import train_labels_only
+from semifl.running.labels_only import train_alone
 from toys import toy_table
 
 TABLE = {**toy_table(), "start": "labels", "rounds": 2}
@@ -42,17 +42,18 @@ class KilledAfter(Silent):
 def test_it_is_a_warm_start_with_what_the_labels_taught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained = []
 
-    def spy(context, method, positions, name, *more):
-        found = train_labels_only(context, method, positions, name, *more)
-        trained.append((name, positions, found.model.weights))
-        return found
+    def spy(context, method, server, name, *more):
+        model = train_alone(context, method, server, name, *more)
+        trained.append((name, server.labels, model.weights))
+        return model
 
-    monkeypatch.setattr(loop, "train_labels_only", spy)
+    monkeypatch.setattr(loop, "train_alone", spy)
+    monkeypatch.setattr(labels_only, "train_alone", spy)
     table = {**TABLE, "data": {**TABLE["data"], "validation": 0.4}}
     loop.start(decode(table), tmp_path / "labels")
-    (name, positions, weights), (also, more, _) = trained
+    (name, labels, weights), (also, more, _) = trained
     assert (name, also) == ("labels_only_start", "labels_only")
-    assert len(positions) < len(more)  # labels that are held out to judge a model do not start it
+    assert len(labels) < len(more)  # labels that are held out to judge a model do not start it
 
     save_file({key: tensor.contiguous() for key, tensor in weights.items()}, tmp_path / "start.safetensors")
     warm = {**table, "start": "model", "model": {**table["model"], "weights": str(tmp_path / "start.safetensors")}}
@@ -67,10 +68,11 @@ def test_it_learns_with_random_numbers_of_its_own(tmp_path: Path, monkeypatch: p
     found = []
 
     def spy(*arguments):
-        found.append(train_labels_only(*arguments).model.weights)
-        return train_labels_only(*arguments)
+        found.append(train_alone(*arguments).weights)
+        return train_alone(*arguments)
 
-    monkeypatch.setattr(loop, "train_labels_only", spy)
+    monkeypatch.setattr(loop, "train_alone", spy)
+    monkeypatch.setattr(labels_only, "train_alone", spy)
     loop.start(decode(TABLE), tmp_path / "labels")
     loop.start(decode({**TABLE, "start": "model"}), tmp_path / "model")
     started, _, alone = found
