@@ -109,3 +109,13 @@ def test_killed_between_rounds_and_resumed(tmp_path: Path) -> None:
 def test_a_server_that_learns_nothing_cannot_start_so() -> None:
     with pytest.raises(UserError, match='start = "labels" needs a server that learns; fedavg'):
         decode({**TABLE, "method": {"name": "fedavg"}})
+
+
+def test_in_one_place_the_clients_pictures_are_there_after_the_start(tmp_path: Path) -> None:
+    method = {"name": "centralized", "batch": 4, "objective": {"name": "fixmatch", "ratio": 2, "threshold": 0.0}}
+    loop.start(decode({**TABLE, "method": method}), tmp_path / "run")
+    alone = {**method, "objective": {"name": "supervised"}}
+    loop.start(decode({**TABLE, "method": alone}), tmp_path / "alone")
+    taught, not_taught = (results(tmp_path / name) for name in ("run", "alone"))
+    assert taught[-1]["labels_only_accuracy"] == not_taught[-1]["labels_only_accuracy"]
+    assert taught[0]["digest"] != not_taught[0]["digest"]
