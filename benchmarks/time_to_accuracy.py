@@ -2,12 +2,14 @@
 
 `python benchmarks/time_to_accuracy.py PUBLISHED FAST` takes two run directories, finished or not. The accuracy is the
 best that the worse of them has reached. Arithmetic is what a round needs by its record: labeled epochs, labelling, the
-confident pictures' epochs in their views, BatchNorm statistics; testing is the experiment's and not counted. The clock
-is the runs' own, testing included, so it says something only if both had the same machine to themselves.
+confident pictures' epochs in their views, BatchNorm statistics; testing is the experiment's and not counted. What the
+labels learn before the first round (`start = "labels"`) counts. The clock is the runs' own, testing included: it says
+something only if both had the same machine to themselves.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from itertools import accumulate
 from pathlib import Path
@@ -33,14 +35,26 @@ def needed(record: dict[str, Any], table: dict[str, Any], inference: float, trai
     return trained * training + (pictures + measured) * inference
 
 
+def before(path: Path, table: dict[str, Any], training: float) -> tuple[float, float]:
+    """Seconds and FLOPs of what came before the first round: as many rounds of the server alone, if any."""
+    if table.get("start", "model") != "labels":
+        return 0.0, 0.0
+    labeled = table["data"]["labeled"] * (1 - table["data"]["validation"])
+    passes = table["rounds"] * table["method"]["server_epochs"]
+    events = map(json.loads, (path / "events.jsonl").read_text(encoding="utf-8").splitlines())
+    return sum(each.get("seconds", 0.0) for each in events), labeled * passes * training
+
+
 def route(path: Path) -> list[tuple[float, float, float]]:
     """Round by round: the accuracy, and seconds and FLOPs until then."""
     table, rounds = read(path / "config.toml"), RunDirectory(path).rounds()
     build = decode({"model": table["model"]}).model.thing  # no more of it: a run of another version has other keys
     costs = flops(build(CHANNELS, SIZE, CLASSES), CHANNELS, SIZE)
-    seconds = accumulate(record["seconds"]["total"] for record in rounds)
-    arithmetic = accumulate(needed(record, table, *costs) for record in rounds)
-    return list(zip((record["accuracy"] for record in rounds), seconds, arithmetic, strict=True))
+    first_seconds, first_flops = before(path, table, costs[1])
+    seconds = accumulate((record["seconds"]["total"] for record in rounds), initial=first_seconds)
+    arithmetic = accumulate((needed(record, table, *costs) for record in rounds), initial=first_flops)
+    reached = [0.0, *(record["accuracy"] for record in rounds)]  # nobody tests what the rounds start from
+    return list(zip(reached, seconds, arithmetic, strict=True))[1:]
 
 
 def until(accuracy: float, rounds: list[tuple[float, float, float]]) -> dict[str, float]:

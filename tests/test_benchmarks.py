@@ -1,5 +1,6 @@
 """Every benchmark of `make bench` finds what it imports; whether it is fast is its own business."""
 
+import json
 import re
 import subprocess
 import sys
@@ -34,6 +35,24 @@ def test_the_arithmetic_of_a_round_is_what_its_record_says(monkeypatch) -> None:
     assert needed(record, table, 1.0, 3.0) == (8 * 5 + 30 * 2) * 3.0 + 120 + 8 + 4000
     rounds = [(50.0, 3600.0, 1e12), (61.0, 7200.0, 3e12), (60.0, 9000.0, 4e12)]
     assert until(60.0, rounds) == {"rounds": 2, "hours": 2.0, "TFLOP": 3.0}
+
+
+def test_what_the_labels_learned_first_counts(monkeypatch, tmp_path) -> None:
+    """20 rounds of 5 epochs over 8 of 10 labels, begun once and taken up again once."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from time_to_accuracy import before
+
+    table = {
+        "start": "labels",
+        "rounds": 20,
+        "data": {"labeled": 10, "validation": 0.2},
+        "method": {"server_epochs": 5},
+    }
+    kinds = ("started from labels", 30.0), ("started from labels", 1.5)
+    lines = [json.dumps({"event": kind, "seconds": seconds}) for kind, seconds in kinds]
+    (tmp_path / "events.jsonl").write_text("\n".join([*lines, '{"event": "resumed", "after": 3}']) + "\n")
+    assert before(tmp_path, table, 3.0) == (31.5, 20 * 5 * 8 * 3.0)
+    assert before(tmp_path, table | {"start": "model"}, 3.0) == (0.0, 0.0)
 
 
 def test_what_workers_get_from_a_benchmark_lies_in_a_module() -> None:

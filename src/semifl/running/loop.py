@@ -211,8 +211,11 @@ def _run(
 
 def _first_learned(context: RunContext) -> Weights:
     """What the labels alone make of the model. Rounds begin there, and so does the labels-only model beside them."""
+    began = time.perf_counter()
     server = context.server_with(context.world.division.server).alone()
-    return train_alone(context, context.method, server, LABELS_ONLY["start"], "start").weights
+    weights = train_alone(context, context.method, server, LABELS_ONLY["start"], "start").weights
+    context.directory.add_event("started from labels", seconds=round(time.perf_counter() - began, 4))
+    return weights
 
 
 def _baselines(context: RunContext) -> Baselines:

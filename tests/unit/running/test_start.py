@@ -1,6 +1,7 @@
 """Rounds that begin with what the labels alone have learned: `start = "labels"`."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,16 @@ def test_killed_between_rounds_and_resumed(tmp_path: Path) -> None:
     loop.resume(tmp_path / "cut", observer=again)
     assert again.left == 100
     assert results(tmp_path / "cut") == results(tmp_path / "whole")
+
+
+def test_how_long_the_start_took_is_written_down(tmp_path: Path) -> None:
+    """No round's seconds hold it."""
+    began = time.perf_counter()
+    loop.start(decode(TABLE), tmp_path / "run")
+    took = time.perf_counter() - began
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    (start,) = (each for each in events if each["event"] == "started from labels")
+    assert 0 < start["seconds"] < took
 
 
 def test_a_server_that_learns_nothing_cannot_start_so() -> None:
