@@ -77,7 +77,7 @@ def small(config: Table) -> Table:
         changes["iterations"] = 30  # three epochs, as everybody else
     if "server_epochs" not in known:  # it learns at clients alone
         return _with(small | {"rounds": SMALL_ROUNDS}, method, lr=0.1, **changes)
-    return _with(small | {"rounds": SMALL_ROUNDS, "start": "labels"}, method, lr=0.05, **changes)
+    return _with(small | {"rounds": SMALL_ROUNDS, "start": "labels"}, method, lr=0.05 if few else 0.1, **changes)
 
 
 def _small_central(small: Table, method: Table) -> Table:
