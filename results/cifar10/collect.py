@@ -1,6 +1,7 @@
 """What run directories say, as small files beside this one: `python results/cifar10/collect.py RUNS`.
 
-`runs.csv` has a line for each run, finished or not, `curves.csv` one for each of its rounds. The tables themselves are
+`runs.csv` has a line for each run, finished or not, `curves.csv` one for each of its rounds; lines of runs that are not in
+RUNS stay, for those of another machine. The tables themselves are
 printed by `semifl table paper --scale small --out RUNS --metric accuracy`.
 """
 
@@ -46,10 +47,18 @@ def about(directory: Path, rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def write(name: str, rows: list[dict[str, Any]]) -> None:
+    with (HERE / name).open(encoding="utf-8", newline="") as file:
+        before = list(csv.DictReader(file))
+    known = {run_of(each) for each in rows}
+    everything = [*(each for each in before if run_of(each) not in known), *rows]
     with (HERE / name).open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(sorted(everything, key=run_of))  # rounds keep their order
+
+
+def run_of(row: dict[str, Any]) -> tuple[str, str]:
+    return row["cell"], row["seed"]
 
 
 def main() -> None:
