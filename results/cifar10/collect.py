@@ -1,8 +1,8 @@
 """What run directories say, as small files beside this one: `python results/cifar10/collect.py RUNS`.
 
-`runs.csv` has a line for each run, finished or not, `curves.csv` one for each of its rounds; lines of runs that are not in
-RUNS stay, for those of another machine. The tables themselves are
-printed by `semifl table paper --scale small --out RUNS --metric accuracy`.
+`runs.csv` has a line for each run, finished or not, `curves.csv` one for each of its rounds. Lines of runs that are not
+in RUNS stay: they are another machine's. The tables themselves are printed by
+`semifl table paper --scale small --out RUNS --metric accuracy`.
 """
 
 from __future__ import annotations
