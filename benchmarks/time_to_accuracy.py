@@ -42,7 +42,8 @@ def before(path: Path, table: dict[str, Any], training: float) -> tuple[float, f
     labeled = table["data"]["labeled"] * (1 - table["data"]["validation"])
     passes = table["rounds"] * table["method"]["server_epochs"]
     events = map(json.loads, (path / "events.jsonl").read_text(encoding="utf-8").splitlines())
-    return sum(each.get("seconds", 0.0) for each in events), labeled * passes * training
+    seconds = sum(each["seconds"] for each in events if each["event"] == "started from labels")
+    return seconds, labeled * passes * training
 
 
 def route(path: Path) -> list[tuple[float, float, float]]:

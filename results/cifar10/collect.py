@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+WORLDS = {"iid": "IID", "k2": "K = 2", "dir0.3": "Dir(0.3)"}
 CURVE = ("accuracy", "label_ratio", "pseudo_accuracy", "confident_accuracy")
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from pathlib import Path
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from collect import HERE, WORLDS
 
-HERE = Path(__file__).parent
-WORLDS = {"iid": "IID", "k2": "K = 2", "dir0.3": "Dir(0.3)"}
 Curves = dict[tuple[str, str], list[dict[str, str]]]  # the rounds of a cell and seed
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from math import sqrt
-from pathlib import Path
 from statistics import mean, stdev
 
+from collect import HERE, WORLDS
 from scipy.stats import t
 
 from semifl.studies.tables import paper_tables
 
 TEST = 10_000  # pictures
-WORLDS = {"iid": "IID", "k2": "K = 2", "dir0.3": "Dir(0.3)"}
 
 
 def claims() -> Iterator[tuple[str, str, str]]:
@@ -44,7 +43,7 @@ def claims() -> Iterator[tuple[str, str, str]]:
 def runs() -> dict[str, dict[int, float]]:
     """Accuracy of finished runs, by cell and seed."""
     found: dict[str, dict[int, float]] = {}
-    with (Path(__file__).parent / "runs.csv").open(encoding="utf-8") as file:
+    with (HERE / "runs.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["finished"] == "yes":
                 found.setdefault(row["cell"], {})[int(row["seed"])] = float(row["accuracy"])
