@@ -99,6 +99,8 @@ def test_small_is_the_cell_with_a_fast_network_and_recipe() -> None:
     assert many["data"]["partition"] == {"name": "classes", "per_client": 2}
     assert many["model"]["name"] == "fast_cnn"
     assert many["start"] == few["start"] == "labels"
+    assert many["method"]["activity_rate"] == small(find("cifar10-iid-heterofl").table)["method"]["activity_rate"] < 0.1
+    assert small(find("fedrgd-authors").table)["method"]["activity_rate"] == 1.0  # all, as its authors had it
     assert "start" not in small(find("cifar10-iid-fedavg").table)
     assert small(find("cifar10-4000-iid-e1").table)["method"]["client_epochs"] == 1
     assert small(find("cifar10-4000-iid-fedrgd").table)["model"]["norm"] == "group"
