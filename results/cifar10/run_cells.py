@@ -55,7 +55,7 @@ def beside(settings: list[str]) -> Iterator[Cell]:
         Cell(f"cifar10-{name}", "", "", override(table, [*settings, *changes]))
         for name, table, changes in (
             ("fully-supervised-wide", SCALES["small"](find("cifar10-fully-supervised").table), WIDE),
-            ("published", find("cifar10-4000-iid").table, ["stop.minutes=180.0"]),
+            ("published", find("cifar10-4000-iid").table, ["stop.minutes=180.0", "threads=1"]),
         )
     )
 
