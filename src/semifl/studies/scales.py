@@ -13,7 +13,7 @@ from semifl.toml import Table
 
 TINY_MODEL: Table = {"name": "wide_resnet", "depth": 10, "width": 1}
 SMALL_MODEL: Table = {"name": "fast_cnn", "widths": [16, 64, 64]}
-# How it was chosen: results/cifar10/README.md. Batches are large because the network's BatchNorm is noisy in small
+# How it was chosen: results/cifar10/trials.md. Batches are large because the network's BatchNorm is noisy in small
 # ones, the threshold low because its head is unsure; momentum is fresh because a round has few steps to undo stale one.
 # Rounds are few, so they begin with what the labels alone have learned.
 SMALL_RECIPE: Table = {
