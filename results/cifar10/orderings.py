@@ -50,6 +50,16 @@ def runs() -> dict[str, dict[int, float]]:
     return found
 
 
+def printed() -> dict[str, float]:
+    """The paper's accuracy, by cell."""
+    return {
+        cell.name.removesuffix("-released"): float(cell.value.split()[0])  # FedMatch and FedRGD are run as they are
+        for table in paper_tables("small")
+        for cell in table.cells
+        if cell.value and cell.name.startswith("cifar10-")
+    }
+
+
 def interval(better: dict[int, float], worse: dict[int, float]) -> tuple[float, float, int]:
     """Difference, half the width of its interval, and the number of seeds that both have."""
     seeds = sorted(better.keys() & worse.keys())
@@ -61,26 +71,20 @@ def interval(better: dict[int, float], worse: dict[int, float]) -> tuple[float, 
     return mean(pairs), half, len(seeds)
 
 
-def verdict(difference: float, half: float, printed: float) -> str:
+def verdict(difference: float, half: float, theirs: float) -> str:
     if abs(difference) <= half:
         return "too small to tell"
-    return "agrees" if difference * printed > 0 else "**disagrees**"
+    return "agrees" if difference * theirs > 0 else "**disagrees**"
 
 
 def main() -> None:
-    printed = {
-        cell.name.removesuffix("-released"): float(cell.value.split()[0])  # FedMatch and FedRGD are run as they are
-        for table in paper_tables("small")
-        for cell in table.cells
-        if cell.value and cell.name.startswith("cifar10-")
-    }
-    found = runs()
+    found, paper = runs(), printed()
     print("| the paper says | its difference | here [95 % interval] | seeds | |\n|---|---|---|---|---|")
     for words, *names in claims():
         better, worse = (f"cifar10-{name}" for name in names)
         if better not in found or worse not in found or not found[better].keys() & found[worse].keys():
             continue
-        theirs, (ours, half, seeds) = printed[better] - printed[worse], interval(found[better], found[worse])
+        theirs, (ours, half, seeds) = paper[better] - paper[worse], interval(found[better], found[worse])
         shown = f"{ours:+.1f} [{ours - half:+.1f}, {ours + half:+.1f}]"
         print(f"| {words} | {theirs:+.1f} | {shown} | {seeds} | {verdict(ours, half, theirs)} |")
 
