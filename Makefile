@@ -35,7 +35,7 @@ test-deploy: .venv/ready ## hub, sites and engines as real processes: kills, res
 docs: .venv/ready ## the documentation as a site, in site/; fails on a broken link
 	$(PIP) --editable '.[docs]'
 	$(BIN)/python docs/make_reference.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
 bench: .venv/ready ## every benchmark, each against a baseline in the same run (JSON lines)

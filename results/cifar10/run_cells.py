@@ -20,6 +20,7 @@ from pathlib import Path
 from semifl import toml
 from semifl.configuration.config import override
 from semifl.studies.presets import find
+from semifl.studies.recipes import refuse_other_recipes
 from semifl.studies.scales import SCALES
 from semifl.studies.tables import Cell, paper_tables
 
@@ -86,6 +87,7 @@ def main() -> None:
     settings = [word for word in sys.argv[2:] if word != "--set"]
     in_tables = [cell for table in paper_tables("small", settings) for cell in table.cells]
     cells = {cell.name: cell for cell in (*in_tables, *beside(settings))}
+    refuse_other_recipes(cells.values(), folder)
     pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     waiting = [pool.submit(run, cells[f"cifar10-{name}"], seed, folder) for name, seed in order()]
     try:

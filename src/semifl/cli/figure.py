@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from semifl.report.paper_figures import Curve
     from semifl.studies.paper_figures import FigureLine, PaperFigure
+    from semifl.studies.tables import Cell
 
 ABOUT = {
     "ssfl": "Figure 1: a server with labels, clients without",
@@ -37,7 +38,7 @@ def command(
     names: Annotated[list[str], typer.Argument(metavar="NAME…|all", help="Which figures.")],
     seeds: Annotated[str, typer.Option("--seeds", help="Run what is missing, e.g. 0,1,2,3.")] = "",
     scale: Annotated[
-        Literal["tiny", "small", "paper"], typer.Option("--scale", help="digits, Fashion-MNIST, or as published.")
+        Literal["tiny", "small", "paper"], typer.Option("--scale", help="digits, a fast CIFAR-10, or as published.")
     ] = "paper",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="A folder, or FILE.html for one page [default: runs/figures].")
@@ -54,13 +55,18 @@ def command(
 
     Without a run: ssfl, semifl, theory, randaugment. From runs: cifar10, svhn, cifar100, fedsgd, quality, ablation.
     """
+    from semifl.studies.recipes import refuse_other_recipes
+    from semifl.studies.tables import ResultTable
+
     chosen = _chosen(names)
     page = out if out and out.suffix == ".html" else None
     folder = page.with_suffix("") if page else out or Path("runs/figures")
     _writable(folder)
     where = runs or Path("runs/tables") / f"paper-{scale}"  # a cell of a table and a line of a figure are the same runs
     hands = options.hands(on, jobs, workers, device)
-    failures = _fill(chosen, scale, where, parse_seeds(seeds), hands) if seeds else []
+    wanted, cells = parse_seeds(seeds) if seeds else [], _cells(chosen, scale)
+    refuse_other_recipes(cells, where)
+    failures = fill_table([ResultTable("", cells)], where, wanted, hands) if wanted and cells else []
     pictures = {}
     for name in chosen:
         pictures[name] = _save(_drawn(name, scale, where), folder, name)
@@ -84,17 +90,12 @@ def _writable(folder: Path) -> None:
         raise UserError(f"cannot write {folder}: {error.strerror}") from error
 
 
-def _fill(names: list[str], scale: str, where: Path, seeds: list[int], hands: options.Hands) -> list[str]:
+def _cells(names: list[str], scale: str) -> tuple[Cell, ...]:
+    """What the chosen figures are made from."""
     from semifl.studies.paper_figures import FIGURES, paper_figure
-    from semifl.studies.tables import ResultTable
 
-    needed = [_cells(paper_figure(name, scale)) for name in names if name in FIGURES]
-    tables = [ResultTable("", tuple(line.cell for line in lines)) for lines in needed]
-    return fill_table(tables, where, seeds, hands) if tables else []
-
-
-def _cells(figure: PaperFigure) -> list[FigureLine]:
-    return [line for panel in figure.panels for line in (*panel.lines, *panel.levels)]
+    panels = [panel for name in names if name in FIGURES for panel in paper_figure(name, scale).panels]
+    return tuple(line.cell for panel in panels for line in (*panel.lines, *panel.levels))
 
 
 def _drawn(name: str, scale: str, where: Path) -> Figure:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 Values = dict[tuple[str, str], dict[int, float]]  # by row and column, then by seed
 ONLY = "accuracy"  # what the column of a table with one column is called in its cells; people see the metric
-PREFIXES = ("", "best_", "labels_only_")
+PREFIXES = ("", "best_", "labels_only_", "plain_labels_only_")
 NUMBERS = [*(f"{prefix}{name}" for prefix in PREFIXES for name in OF_A_MODEL), "best_test_accuracy"]
-Metric = Annotated[str, typer.Option("--metric", help="A number of result.json: auc, best_f1, labels_only_accuracy, …")]
+Metric = Annotated[
+    str, typer.Option("--metric", help="A measure of result.json: auc, best_f1, labels_only_accuracy, …")
+]
 
 
 def command(
@@ -42,6 +44,7 @@ def command(
 ) -> None:
     """Print tables of results; with --seeds first run what is missing."""
     from semifl.studies.adoption import adopt
+    from semifl.studies.recipes import refuse_other_recipes
     from semifl.studies.tables import folder_name, own_table, paper_tables
 
     refuse_unknown_metric(metric)
@@ -53,6 +56,7 @@ def command(
         raise UserError(f"--against {against!r} is not a row{did_you_mean(against, known) or f': {known[0]!r}, …'}")
     folder = out or Path("runs/tables") / folder_name(name, scale, more)
     adopt(tables, folder)
+    refuse_other_recipes((cell for table in tables for cell in table.cells), folder)
     hands = options.hands(on, jobs, workers, device)
     failures = fill_table(tables, folder, parse_seeds(seeds), hands) if seeds else []
     for table in tables:
@@ -63,7 +67,7 @@ def command(
 def refuse_unknown_metric(metric: str) -> None:
     if metric and metric not in NUMBERS:
         raise UserError(
-            f"--metric {metric!r} is no number of result.json"
+            f"--metric {metric!r} is no measure of result.json"
             f"{did_you_mean(metric, NUMBERS) or f': try {NUMBERS[0]} or {NUMBERS[2]}'}"
         )
 
@@ -153,7 +157,7 @@ def _add_labels_only(
     from semifl.studies.tables import measured
 
     name = f"labels_only_{metric.removeprefix('best_').removeprefix('test_')}"
-    if metric.startswith("labels_only_"):
+    if metric.startswith(("labels_only_", "plain_labels_only_")):
         return
     alone = {(cell.row, cell.column): summary(measured(folder, cell, name)) for cell in table.cells}
     if not any(alone.values()):
@@ -175,4 +179,4 @@ def _best(values: Values, column: str) -> str:
 
 
 def _cell(ours: str, paper: str) -> str:
-    return f"{ours or '–'} [{paper}]" if paper else ours
+    return f"{ours or '–'} [{paper}]" if paper else ours or "–"

@@ -57,7 +57,7 @@ def tiny(config: Table) -> Table:
 
 def small(config: Table) -> Table:
     """CIFAR-10 with the labels and clients of the cell, a fast network, 60 rounds of four clients."""
-    data = {"name": "cifar10", "labeled": config["data"]["labeled"], "clients": 100}
+    data = {"name": "cifar10", **{key: config["data"][key] for key in ("labeled", "clients")}}
     small = _resized(config, data, SMALL_MODEL)
     method = small["method"]
     if method["name"] == "centralized":
@@ -66,14 +66,16 @@ def small(config: Table) -> Table:
     changes = {key: value for key, value in SMALL_RECIPE.items() if key in known}
     if method["name"] == "fedsgd_fixmatch":
         changes["laps"] = 10  # a pass over a client's 460 to 500 pictures
-    if method["name"] == "fedmatch":
-        changes.pop("threshold")  # its own is lower already
+    if method["name"] == "fedmatch" and "threshold" not in method:
+        changes.pop("threshold")  # its authors' own is low already
     if method.get("statistics") == "server":
         changes.pop("statistics")  # a cell that is about them
     if method.get("activity_rate") == 0.1:
         changes["activity_rate"] = SMALL_COHORT
     if method.get("iterations"):
         changes["iterations"] = 50  # five epochs, as everybody else
+    if "warm_up" in method:
+        changes["warm_up"] = 0  # a sixtieth of 60 rounds
     small["rounds"] = SMALL_ROUNDS
     if "server_epochs" in known:  # else it learns at clients alone
         small["start"] = "labels"

@@ -139,7 +139,7 @@ def test_a_sweep_goes_by_the_metric_and_shows_labels_only(pictures: Path, tmp_pa
     assert f"{max(each['auc'] for each in results):.1f} (n = 1)" in out
     assert all(f"{each['labels_only_auc']:.1f} (n = 1)" in out for each in results)
     assert invoke([*asked, "--metric", "acc"]) == 2
-    assert "'acc' is no number of result.json" in capsys.readouterr().err
+    assert "'acc' is no measure of result.json" in capsys.readouterr().err
 
 
 def test_the_report_has_tiles_curves_and_numbers_for_the_metric(run: Path) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from semifl import toml
-from semifl.configuration.config import decode
+from semifl.configuration.config import decode, override
 from semifl.errors import UserError
 from semifl.records.directory import RunDirectory
 from semifl.studies.adoption import adopt
 from semifl.studies.presets import find, paper
+from semifl.studies.recipes import refuse_other_recipes
 from semifl.studies.scales import SCALES
 from semifl.studies.table_runs import fill
 from semifl.studies.tables import (
@@ -100,7 +101,12 @@ def test_small_is_the_cell_with_a_fast_network_and_recipe() -> None:
     assert many["model"]["name"] == "fast_cnn"
     assert many["start"] == few["start"] == "labels"
     assert many["method"]["activity_rate"] == small(find("cifar10-iid-heterofl").table)["method"]["activity_rate"] < 0.1
-    assert small(find("fedrgd-authors").table)["method"]["activity_rate"] == 1.0  # all, as its authors had it
+    authors = small(find("fedrgd-authors").table)
+    assert (authors["data"]["clients"], authors["method"]["activity_rate"]) == (10, 1.0)  # all, as its authors had it
+    assert authors["method"]["warm_up"] < authors["rounds"]
+    released, itself = (small(find(f"cifar10-250-iid-fedmatch{suffix}").table) for suffix in ("-released", ""))
+    assert released["method"]["threshold"] == 0.6
+    assert "threshold" not in itself["method"]
     assert "start" not in small(find("cifar10-iid-fedavg").table)
     assert small(find("cifar10-4000-iid-e1").table)["method"]["client_epochs"] == 1
     assert small(find("cifar10-4000-iid-fedrgd").table)["model"]["norm"] == "group"
@@ -263,3 +269,17 @@ def test_the_fingerprint_covers_defaults_too(monkeypatch: pytest.MonkeyPatch) ->
     assert fingerprint({**config, "seed": 0}) == before  # stated or not, the value is the same
     assert fingerprint({**config, "method": {**config["method"], "lr": 0.02}}) != before
     assert fingerprint({**config, "method": {**config["method"], "lr": 0.03}}) == before
+
+
+def test_a_run_of_a_cell_with_another_recipe_is_told(tmp_path: Path) -> None:
+    """Names of the paper's cells stay when a scale changes; a run from before is not the cell's."""
+    small = [cell for table in paper_tables("small") for cell in table.cells]
+    cell = next(each for each in small if each.name == "cifar10-250-iid")
+    directory = run_directory(tmp_path, cell, 1)
+    directory.mkdir()
+    full = {**decode(cell.config).table(), "seed": 1, "precision": "bf16"}  # as another machine computes
+    (directory / "config.toml").write_text(toml.dumps(full))
+    refuse_other_recipes(small, tmp_path)
+    (directory / "config.toml").write_text(toml.dumps(override(full, ["method.activity_rate=0.1"])))
+    with pytest.raises(UserError, match=r"iid-seed-1 has another recipe .*activity_rate is 0\.1 there"):
+        refuse_other_recipes(small, tmp_path)
