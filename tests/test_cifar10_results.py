@@ -44,6 +44,6 @@ def test_verdict_is_about_the_sign_outside_the_interval(
 
 
 def test_pages_are_what_their_scripts_print(orderings: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("orderings", "table"):
+    for name, page in (("orderings", "orderings.md"), ("table", "README.md")):
         import_module(name).main()
-        assert capsys.readouterr().out == (HERE / f"{name}.md").read_text(encoding="utf-8"), f"run {name}.py again"
+        assert capsys.readouterr().out in (HERE / page).read_text(encoding="utf-8"), f"run {name}.py again"

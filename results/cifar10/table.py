@@ -1,4 +1,4 @@
-"""The cells that `runs.csv` has, beside the paper's values: `python results/cifar10/table.py > table.md`.
+"""The cells that `runs.csv` has, beside the paper's values, for the page: `python results/cifar10/table.py`.
 
 `semifl table paper --scale small --out RUNS --metric accuracy` prints the paper's whole tables, from run directories;
 this needs only the small file, and shows the cells of `run_cells.py`.
