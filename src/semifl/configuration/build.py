@@ -192,8 +192,8 @@ def build_model(
 ) -> nn.Module:
     """The model with its first weights, the same in every process; or its narrower kin, whose weights come by message.
 
-    A model can be cut if its factory takes the share of the channels to build, as ours do. With `architecture` a
-    backbone is built in that form and not read: its weights are about to come.
+    A model can be cut if its factory takes the share of the channels to build, as ours do but for backbones. With
+    `architecture` a backbone is built in that form and not read: its weights are about to come.
     """
     offered: dict[str, Any] = {"channels": facts.channels, "size": facts.size, "classes": facts.classes}
     if facts.whitening:
@@ -204,7 +204,7 @@ def build_model(
         if not _asks_for("share", factory):
             raise UserError(
                 "this model cannot be cut to a narrower one: "
-                "heterofl needs one of our models, or one that is built with a parameter 'share'"
+                "heterofl needs one of our models other than pretrained, or one that is built with a parameter 'share'"
             )
         offered["share"] = width
     arguments = offered if hasattr(factory, "__self__") else _accepted(factory, offered) | keys

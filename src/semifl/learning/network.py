@@ -119,8 +119,9 @@ class Network:
     def forward_at(self, shift: Weights, images: Tensor) -> Tensor:
         """Logits of the model with its weights shifted; a gradient of them is that of the shifted model."""
         shifted = {name: each + shift[name] for name, each in self.module.named_parameters() if name in shift}
-        logits: Tensor = torch.func.functional_call(self.module, shifted, (images,))
-        return logits
+        with casting(self.device, self.precision):
+            logits: Tensor = torch.func.functional_call(self.module, shifted, (images,))
+        return widened(logits)
 
     def forward_with(self, weights: Weights, images: Tensor) -> Tensor:
         """Logits of the same model with other weights, without a gradient: an average teacher, a frozen helper."""

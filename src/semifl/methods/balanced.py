@@ -23,6 +23,7 @@ from semifl.data.mixtures import MixedBatch, Mixing
 from semifl.federation.recipe import LabeledServer, balancing_weights
 from semifl.federation.world import Client, Federation, Participant, Preview, Reply, Round, RoundResult, Server, Update
 from semifl.fields import Count, NotNegative, Positive, Whole
+from semifl.learning.evaluation import blocks
 from semifl.learning.network import Network
 from semifl.learning.norm_correction import corrected, learned, measured, unchanged
 from semifl.learning.server_optimizer import Past
@@ -60,7 +61,7 @@ class Balanced(LabeledServer):
     clip_norm: NotNegative = 1.0  # largest gradient norm of a step; 0 does not clip
     statistics: Literal["server", "cohort", "all"] = "cohort"  # whose pictures the BatchNorm statistics come from
     server_steps: Count = 30  # of the server in a round at least
-    warm_up: Whole = 150  # steps on the labels before the first clients are asked
+    warm_up: Whole = 150  # of them more in the first round, before any client is asked
     mix_beta: Positive = 0.75  # a, of Beta(a, a)
 
     def start(self, weights: Weights) -> State:
@@ -88,7 +89,7 @@ class Balanced(LabeledServer):
 
     def server_update(self, server: Server, W: Weights, t: Round) -> Weights:
         steps = self.server_steps + (self.warm_up if t.index == 1 else 0)
-        epochs = max(self.server_epochs, math.ceil(steps / math.ceil(len(server.labels) / self.server_batch)))
+        epochs = max(self.server_epochs, math.ceil(steps / len(blocks(len(server.labels), self.server_batch))))
         y = F.one_hot(server.labels, server.facts.classes).float()
         if self.class_weights:
             y = y * balancing_weights(server.labels, server.facts.classes)

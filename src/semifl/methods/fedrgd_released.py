@@ -22,6 +22,11 @@ class FedRGDReleased(SemiFLAblated):
     step_from: Literal["sent", "server"] = "server"  # where the global step starts: the server's newly trained model
     mix_weight: NotNegative = 0.0  # λ, weight of the Mixup loss; 0 trains without it
 
+    def __post_init__(self) -> None:
+        if self.training == "alternate":
+            raise ValueError('training must be "parallel" in fedrgd_released: its server trains beside the clients')
+        super().__post_init__()
+
     def joined(self, W_s: Weights, W_u: Weights | None, S_t: Cohort) -> Weights:
         """In each of two groups the server counts as much as a client; both groups' means have the same weight."""
         small, large = len(S_t) // 2, len(S_t) - len(S_t) // 2

@@ -49,6 +49,8 @@ class FedSGDFixMatch(SemiSupervised):
             raise ValueError(
                 "server_optimizer has no effect in fedsgd_fixmatch: lr, momentum and nesterov are its step"
             )
+        if self.proximal:
+            raise ValueError("proximal has no effect in fedsgd_fixmatch: a client sends a gradient where it stands")
         if self.aggregation != Mean():
             raise ValueError('aggregation.name must be "mean" in fedsgd_fixmatch: gradients are added up')
 

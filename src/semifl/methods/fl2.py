@@ -21,6 +21,7 @@ from semifl.data.batches import shuffled, stretches
 from semifl.federation.recipe import Averaging, SemiSupervised, State
 from semifl.federation.world import Client, Federation, Reply, Round, RoundResult, Server, Update
 from semifl.fields import Count, NotNegative, Positive
+from semifl.learning.aggregation import Mean
 from semifl.learning.network import Network
 from semifl.learning.targets import pseudo_labels
 from semifl.learning.training import Fit
@@ -43,6 +44,11 @@ class FL2(SemiSupervised, Averaging):
     warm_up: Count = 5  # epochs on the labels before the first clients are asked
     sharpness: NotNegative = 0.1  # ρ, how far the step up goes; 0 leaves the consistency term out
     sharpness_floor: Positive = 0.01  # η of adaptive SAM: what is added to |w|
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aggregation != Mean():
+            raise ValueError('aggregation.name must be "mean" in fl2: clients count by their doubt')
 
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         S_t = self.cohort(clients, t)
@@ -121,6 +127,9 @@ def class_thresholds(p: Tensor) -> Tensor:
 
 
 def doubt(facts: Mapping[str, Any]) -> float:
-    """1 − t, from what the client tells of its confidence; 1 if it keeps that to itself."""
+    """1 − t, from what the client tells of its confidence; 1 if it keeps that to itself.
+
+    At least half a picture's worth: a site rounds both numbers, and a fairly sure one would not count at all.
+    """
     told, images = facts.get("confidence"), facts.get("images")
-    return max(1.0 - told / images, 1e-6) if told is not None and images else 1.0  # all may be quite sure
+    return max(1.0 - told / images, 0.5 / images) if told is not None and images else 1.0

@@ -128,12 +128,15 @@ def test_sites_that_keep_their_histograms_leave_the_servers_shares() -> None:
     assert len(state.predicted) == 0
 
 
-@pytest.mark.parametrize(("server_steps", "warm_up", "expected"), [(7, 10, (18, 8)), (1, 0, (4, 4))])
+@pytest.mark.parametrize(
+    ("server_batch", "server_steps", "warm_up", "expected"),
+    [(4, 7, 10, (18, 8)), (4, 1, 0, (4, 4)), (5, 7, 10, (17, 7))],
+)
 def test_the_server_takes_its_steps_however_few_its_labels(
-    server_steps: int, warm_up: int, expected: tuple[int, int]
+    server_batch: int, server_steps: int, warm_up: int, expected: tuple[int, int]
 ) -> None:
-    """Six labels in batches of four are two steps an epoch, of which there are two at least."""
-    fields = {"server_batch": 4, "server_epochs": 2, "server_steps": server_steps, "warm_up": warm_up}
+    """Six labels in batches of four are two steps an epoch, of which there are two at least; in batches of five one."""
+    fields = {"server_batch": server_batch, "server_epochs": 2, "server_steps": server_steps, "warm_up": warm_up}
     testbed = Testbed(name="balanced", **fields)
     taken = []
 

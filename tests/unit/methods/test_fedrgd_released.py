@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from semifl.errors import UserError
 from semifl.methods.fedrgd_released import FedRGDReleased
 from testbed import Testbed
 
@@ -34,3 +35,8 @@ def test_the_global_step_starts_from_the_servers_model() -> None:
             mean = W_s / 3 + 2 / 3 * np.mean([each[name].double().numpy() for each in clients], axis=0)
             velocity[name] = 0.5 * velocity[name] + (W_s - mean)
             np.testing.assert_allclose(tensor.numpy(), W_s - velocity[name], atol=1e-5)
+
+
+def test_it_has_no_alternate_training() -> None:
+    with pytest.raises(UserError, match='training must be "parallel"'):
+        Testbed(name="fedrgd_released", training="alternate")

@@ -125,7 +125,9 @@ def test_without_clients_it_is_the_servers_epochs() -> None:
     assert job.memory == {}
 
 
-@pytest.mark.parametrize("bad", [{"laps": 0}, {"server_optimizer": {"momentum": 0.5}}, {"aggregation": "median"}])
+@pytest.mark.parametrize(
+    "bad", [{"laps": 0}, {"server_optimizer": {"momentum": 0.5}}, {"aggregation": "median"}, {"proximal": 0.1}]
+)
 def test_bad_values_are_named(bad: dict) -> None:
     with pytest.raises(Exception, match=next(iter(bad))):
         Testbed(name="fedsgd_fixmatch", **bad)

@@ -5,10 +5,12 @@ import pytest
 import torch
 from torch import nn
 
+from semifl.errors import UserError
 from semifl.federation.world import Reply, Update
 from semifl.learning.network import Network
 from semifl.methods.fl2 import FL2, Batch, class_thresholds, doubt
 from testbed import Testbed
+from toys import toy_model
 
 
 def softmax(z: np.ndarray) -> np.ndarray:
@@ -66,7 +68,20 @@ def test_clients_that_are_less_sure_count_for_more() -> None:
     assert mean is not None
     assert mean["w"].item() == pytest.approx(1 + (0.1 * 3 - 0.6 * 1) / 0.7)
     assert doubt({}) == 1.0  # a site that tells nothing counts like one that is sure of nothing
-    assert doubt({"confidence": 10.0, "images": 10}) > 0  # and nobody for nothing at all
+    assert doubt({"confidence": 10.0, "images": 10}) == 0.05  # and nobody for nothing at all
+
+
+def test_another_average_is_refused() -> None:
+    with pytest.raises(UserError, match="aggregation"):
+        Testbed(name="fl2", aggregation="median")
+
+
+def test_where_nothing_is_shifted_a_pass_in_bf16_is_the_plain_one() -> None:
+    network = Network(toy_model(3, 3), precision="bf16")
+    network.module.eval()  # without dropout
+    images = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    unshifted = {name: torch.zeros_like(each) for name, each in network.trained().items()}
+    assert torch.equal(network.forward_at(unshifted, images), network(images))
 
 
 def test_the_server_warms_up_before_the_first_clients_only() -> None:

@@ -118,6 +118,16 @@ def test_such_clients_never_abstain_and_unchanged_weights_are_averaged_in() -> N
         np.testing.assert_allclose(tensor.numpy(), sent[name].numpy(), atol=1e-6)
 
 
+def test_norms_that_stay_with_clients_are_the_servers_where_it_trains_beside_them() -> None:
+    fields = {"threshold": 0.0, "local_norm": True, "lr": 0.1, "server_optimizer": {"momentum": 0.0}}
+    testbed = Testbed(name="semifl_ablated", **fields)
+    state = testbed.round(1, testbed.method.start(testbed.first))
+    ((_, server),) = testbed.server.fits
+    assert not torch.equal(server.weights["1.weight"], testbed.first["1.weight"])
+    for each in ("1.weight", "1.bias"):
+        np.testing.assert_allclose(state.weights[each].numpy(), server.weights[each].numpy(), rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", ["semifl", "fedavg_fixmatch"])
 def test_with_local_norms_a_client_keeps_its_own_and_sends_the_rest(name: str, tmp_path) -> None:
     testbed = Testbed(memory=ClientMemory(tmp_path), name=name, threshold=0.0, local_norm=True, lr=0.1)
