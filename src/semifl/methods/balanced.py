@@ -61,7 +61,7 @@ class Balanced(LabeledServer):
     clip_norm: NotNegative = 1.0  # largest gradient norm of a step; 0 does not clip
     statistics: Literal["server", "cohort", "all"] = "cohort"  # whose pictures the BatchNorm statistics come from
     server_steps: Count = 30  # of the server in a round at least
-    warm_up: Whole = 150  # of them more in the first round, before any client is asked
+    warm_up: Whole = 150  # steps more than these in the first round, before any client is asked
     mix_beta: Positive = 0.75  # a, of Beta(a, a)
 
     def start(self, weights: Weights) -> State:
