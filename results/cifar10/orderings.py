@@ -9,11 +9,10 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from math import sqrt
-from statistics import mean, stdev
 
 from collect import HERE, WORLDS
-from scipy.stats import t
 
+from semifl.report.comparison import paired
 from semifl.studies.tables import paper_tables
 
 TEST = 10_000  # pictures
@@ -63,12 +62,13 @@ def printed() -> dict[str, float]:
 def interval(better: dict[int, float], worse: dict[int, float]) -> tuple[float, float, int]:
     """Difference, half the width of its interval, and the number of seeds that both have."""
     seeds = sorted(better.keys() & worse.keys())
-    pairs = [better[seed] - worse[seed] for seed in seeds]
     variances = [sum(p * (100 - p) for p in (better[seed], worse[seed])) / TEST for seed in seeds]
     half = 1.96 * sqrt(sum(variances)) / len(seeds)
+    by_seeds = paired(better, worse)
+    assert by_seeds is not None
     if len(seeds) > 1:
-        half = max(half, float(t.ppf(0.975, len(seeds) - 1)) * stdev(pairs) / sqrt(len(seeds)))
-    return mean(pairs), half, len(seeds)
+        half = max(half, by_seeds.high - by_seeds.mean)
+    return by_seeds.mean, half, len(seeds)
 
 
 def verdict(difference: float, half: float, theirs: float) -> str:

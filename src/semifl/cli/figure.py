@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from semifl.report.paper_figures import Curve
     from semifl.studies.paper_figures import FigureLine, PaperFigure
-    from semifl.studies.tables import Cell
 
 ABOUT = {
     "ssfl": "Figure 1: a server with labels, clients without",
@@ -64,12 +63,13 @@ def command(
     _writable(folder)
     where = runs or Path("runs/tables") / f"paper-{scale}"  # a cell of a table and a line of a figure are the same runs
     hands = options.hands(on, jobs, workers, device)
-    wanted, cells = parse_seeds(seeds) if seeds else [], _cells(chosen, scale)
+    wanted, figures = parse_seeds(seeds) if seeds else [], _of_runs(chosen, scale)
+    cells = tuple(line.cell for each in figures.values() for line in _lines(each))
     refuse_other_recipes(cells, where)
     failures = fill_table([ResultTable("", cells)], where, wanted, hands) if wanted and cells else []
     pictures = {}
     for name in chosen:
-        pictures[name] = _save(_drawn(name, scale, where), folder, name)
+        pictures[name] = _save(_drawn(name, figures, scale, where), folder, name)
         typer.echo(f"{folder / name}.png, {name}.svg")
     if page:
         _write_page(page, pictures, scale)
@@ -90,20 +90,19 @@ def _writable(folder: Path) -> None:
         raise UserError(f"cannot write {folder}: {error.strerror}") from error
 
 
-def _cells(names: list[str], scale: str) -> tuple[Cell, ...]:
-    """What the chosen figures are made from."""
+def _of_runs(names: list[str], scale: str) -> dict[str, PaperFigure]:
+    """Those of the chosen that are made from runs."""
     from semifl.studies.paper_figures import FIGURES, paper_figure
 
-    panels = [panel for name in names if name in FIGURES for panel in paper_figure(name, scale).panels]
-    return tuple(line.cell for panel in panels for line in (*panel.lines, *panel.levels))
+    return {name: paper_figure(name, scale) for name in names if name in FIGURES}
 
 
-def _drawn(name: str, scale: str, where: Path) -> Figure:
-    from semifl.studies.paper_figures import FIGURES, paper_figure
+def _lines(figure: PaperFigure) -> list[FigureLine]:
+    return [line for panel in figure.panels for line in (*panel.lines, *panel.levels)]
 
-    if name not in FIGURES:
-        return DIAGRAMS[name]()
-    return _draw_runs(paper_figure(name, scale), scale, where)
+
+def _drawn(name: str, figures: dict[str, PaperFigure], scale: str, where: Path) -> Figure:
+    return _draw_runs(figures[name], scale, where) if name in figures else DIAGRAMS[name]()
 
 
 def _draw_runs(figure: PaperFigure, scale: str, where: Path) -> Figure:

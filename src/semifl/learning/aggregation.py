@@ -66,10 +66,10 @@ Aggregation = Annotated[Mean | Clipped | Median | Trimmed, Choice(AGGREGATIONS)]
 
 
 def with_server(server: Weights, clients: Weights | None, share: float = 0.5) -> Weights:
-    """The server's model and the clients' mean as one; all the server's if no client answered."""
+    """The server's model and the clients' mean as one; what clients keep, such as their norms, is the server's."""
     if clients is None:
         return server
-    return {name: torch.lerp(clients[name], server[name], share) for name in server}
+    return {name: torch.lerp(clients[name], own, share) if name in clients else own for name, own in server.items()}
 
 
 def _shortened(change: Weights, bound: float) -> Weights:

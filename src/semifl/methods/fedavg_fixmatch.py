@@ -28,7 +28,7 @@ class FedAvgFixMatch(SemiSupervised, LocalNorm, Averaging):
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         W_s = self.server_fit(t, W, server).weights
         W_u = self.aggregate(clients.each(S_t, model, t), self.sent_weights(model))
-        mean = with_server(W_s, W_u and W_s | W_u, self.server_share)  # norms that stay with clients are the server's
+        mean = with_server(W_s, W_u, self.server_share)
         step = self.server_optimizer.step(W_s if self.step_from == "server" else W, mean, state.past)
         return RoundResult(State(*step), model)
 

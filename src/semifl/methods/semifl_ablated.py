@@ -49,7 +49,7 @@ class SemiFLAblated(SemiFLReleased):
         fitted = self.server_fit(t, state.weights, server, state.server_memory)
         W_s = fitted.weights
         W_u = self.aggregate(clients.each(S_t, model, t), self.sent_weights(model))
-        mean = self.joined(W_s, W_u and W_s | W_u, S_t)  # norms that stay with clients are the server's
+        mean = self.joined(W_s, W_u, S_t)
         start = W_s if self.step_from == "server" else state.weights
         W, past = self.server_optimizer.step(start, mean, state.past)
         return RoundResult(State(W, past, self.server_kept(fitted), {}), model)

@@ -21,7 +21,7 @@ RECIPE = ("rounds", "start", "model.", "method.", "data.labeled", "data.clients"
 
 
 def refuse_other_recipes(cells: Iterable[Cell], folder: Path) -> None:
-    for cell in cells:
+    for cell in {each.name: each for each in cells}.values():  # the same in several tables
         runs = sorted(folder.glob(f"{glob.escape(cell.name)}-seed-*/config.toml"))
         wanted = recipe(tomllib.loads(toml.dumps(decode(cell.config).table()))) if runs else {}
         for path in runs:
