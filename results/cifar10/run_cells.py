@@ -4,7 +4,7 @@ One runs on each core that the process may use.
 
 `python results/cifar10/run_cells.py RUNS --set data.name=folder --set data.root=PICTURES`, or without --set for
 CIFAR-10 from its own files. Cells are those of `semifl table paper --scale small`, and lie where its `--out RUNS`
-looks for them.
+looks for them. With `--missing`, on another machine than before, only those that `runs.csv` has not as finished.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from orderings import runs
 
 from semifl import toml
 from semifl.configuration.config import override
@@ -84,12 +86,15 @@ def commit() -> str:
 def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    settings = [word for word in sys.argv[2:] if word != "--set"]
+    settings = [word for word in sys.argv[2:] if word not in ("--set", "--missing")]
+    finished = runs() if "--missing" in sys.argv else {}
     in_tables = [cell for table in paper_tables("small", settings) for cell in table.cells]
     cells = {cell.name: cell for cell in (*in_tables, *beside(settings))}
     refuse_other_recipes(cells.values(), folder)
     pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
-    waiting = [pool.submit(run, cells[f"cifar10-{name}"], seed, folder) for name, seed in order()]
+    wanted = [(f"cifar10-{name}", seed) for name, seed in order()]
+    wanted = [(name, seed) for name, seed in wanted if seed not in finished.get(name, {})]
+    waiting = [pool.submit(run, cells[name], seed, folder) for name, seed in wanted]
     try:
         for each in waiting:
             each.result()
