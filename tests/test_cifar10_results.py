@@ -17,20 +17,30 @@ def orderings(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return import_module("orderings")
 
 
-def test_interval_of_one_seed_is_that_of_other_test_pictures(orderings: ModuleType) -> None:
-    difference, half, seeds = orderings.interval({0: 80.0, 5: 1.0}, {0: 70.0})
+def test_interval_of_one_seed_is_that_of_other_pictures_where_seeds_agree(orderings: ModuleType) -> None:
+    difference, half, seeds = orderings.interval({0: 80.0, 5: 1.0}, {0: 70.0}, orderings.Spread(0.0, 3))
     # Variances in points²: 80 · 20 / 10,000 = 0.16 and 70 · 30 / 10,000 = 0.21; 1.96 · √0.37
     assert (difference, seeds) == (10.0, 1)
     assert half == pytest.approx(1.1922, abs=1e-4)
 
 
-def test_interval_of_two_seeds_is_the_wider_of_pictures_and_seeds(orderings: ModuleType) -> None:
-    difference, half, seeds = orderings.interval({0: 80.0, 1: 80.0}, {0: 70.0, 1: 68.0})
-    # Differences 10 and 12: deviation √2, over √2, times Student's 12.7062 with one degree of freedom
-    assert (difference, seeds) == (11.0, 2)
-    assert half == pytest.approx(12.7062, abs=1e-4)
-    _, half, _ = orderings.interval({0: 80.0, 1: 80.0}, {0: 70.0, 1: 70.0})
-    assert half == pytest.approx(1.1922 / 2**0.5, abs=1e-4)  # alike seeds: half the variance of the pictures
+def test_interval_of_two_seeds_has_both_parts(orderings: ModuleType) -> None:
+    difference, half, seeds = orderings.interval(
+        {0: 80.0, 1: 80.0}, {0: 70.0, 1: 70.0}, orderings.Spread(deviation=0.5, freedom=3)
+    )
+    assert (difference, seeds) == (10.0, 2)
+    # Pictures: as above over √2, 0.8430. Seeds: Student's 3.1824 with three degrees of freedom, times 0.5 · √(2 / 2)
+    assert half == pytest.approx((0.8430**2 + 1.5912**2) ** 0.5, abs=1e-4)
+
+
+def test_deviation_of_seeds_is_pooled_over_the_cells_of_a_label_count(orderings: ModuleType) -> None:
+    found = {
+        "cifar10-250-iid": {0: 60.0, 1: 62.0},  # squares about the mean: 1 + 1
+        "cifar10-250-k2": {0: 40.0, 1: 43.0, 2: 46.0},  # 9 + 0 + 9
+        "cifar10-250-fixmatch": {0: 10.0},  # one seed says nothing
+        "cifar10-4000-iid": {0: 0.0, 1: 100.0},  # another label count
+    }
+    assert orderings.spread(found, 250) == (pytest.approx((20 / 3) ** 0.5), 3)
 
 
 @pytest.mark.parametrize(
