@@ -54,7 +54,7 @@ def route(path: Path) -> list[tuple[float, float, float]]:
     first_seconds, first_flops = before(path, table, costs[1])
     seconds = accumulate((record["seconds"]["total"] for record in rounds), initial=first_seconds)
     arithmetic = accumulate((needed(record, table, *costs) for record in rounds), initial=first_flops)
-    reached = [0.0, *(record["accuracy"] for record in rounds)]  # nobody tests what the rounds start from
+    reached = [0.0, *(record.get("accuracy", 0.0) for record in rounds)]  # nobody tests what the rounds start from
     return list(zip(reached, seconds, arithmetic, strict=True))[1:]
 
 

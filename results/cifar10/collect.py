@@ -29,6 +29,7 @@ def about(directory: Path, rounds: list[dict[str, Any]]) -> dict[str, Any]:
     environment = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
     result_file, commit_file = directory / "result.json", directory.with_name(f"{directory.name}.commit")
     result = json.loads(result_file.read_text(encoding="utf-8")) if result_file.is_file() else {}
+    tested = [each["accuracy"] for each in rounds if "accuracy" in each]
     cell, _, seed = directory.name.rpartition("-seed-")
     return {
         "cell": cell,
@@ -38,8 +39,8 @@ def about(directory: Path, rounds: list[dict[str, Any]]) -> dict[str, Any]:
         "partition": config["data"]["partition"]["name"],
         "rounds": f"{len(rounds)} of {config['rounds']}",
         "finished": "yes" if result else "no",
-        "accuracy": result.get("accuracy", rounds[-1]["accuracy"]),
-        "best_test_accuracy": max(result.get("best_test_accuracy", 0.0), *(each["accuracy"] for each in rounds)),
+        "accuracy": result.get("accuracy", tested[-1]),
+        "best_test_accuracy": max(result.get("best_test_accuracy", 0.0), *tested),
         "hours": round(sum(each["seconds"]["total"] for each in rounds) / 3600, 2),
         "commit": commit_file.read_text(encoding="utf-8").strip()[:12] if commit_file.is_file() else "",
         "hardware": f"{environment['cores']} cores {environment['processor']} ({environment['cpu_capability']})",

@@ -48,6 +48,7 @@ def train(
     on_round: OnRound | None = None,
     progress: bool = True,
     metric: Metric = "accuracy",
+    test_every: int = 1,
     positive: str = "",
     start: Literal["model", "labels"] = "model",
     labels_only: bool = True,
@@ -76,6 +77,7 @@ def train(
                   StopIteration) the run ends in order, with its final model
     progress      show how it goes, in a terminal or a notebook
     metric        what decides which model is better: accuracy, balanced_accuracy, auc or f1
+    test_every    rounds; the first, the best by labels held out and the final model are tested in any case
     positive      of two classes the one whose finding counts as positive; by default the second
     start         what the rounds begin with: the model as it is, or once the labels alone have trained it
     labels_only   also train the same model without clients, to see what they bring
@@ -101,6 +103,7 @@ def train(
             stack=stack,
             compile=compile,
             metric=metric,
+            test_every=test_every,
             positive=positive,
             start=start,
             labels_only=labels_only,

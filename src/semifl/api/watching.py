@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from semifl.configuration.build import World
-from semifl.records.metrics import WORDS, Metric, shown
+from semifl.records.metrics import WORDS, Metric, standing
 from semifl.records.record import RoundRecord
 from semifl.running.context import Observer, Silent
 from semifl.running.terminal import display
@@ -30,7 +30,7 @@ class Watcher:
             shown.warn,
         )
 
-    def round(self, record: RoundRecord, best: float) -> None:
+    def round(self, record: RoundRecord, best: float | None) -> None:
         self._shown.round(record, best)
         if self._on_round and self._on_round(record) is False:
             raise StopIteration
@@ -59,9 +59,8 @@ class NotebookBar(Silent):
     def warn(self, message: str) -> None:
         self._note(f"warning: {message}")
 
-    def round(self, record: RoundRecord, best: float) -> None:
-        value = shown(record, self._metric)
-        self._update(record["round"], f"{WORDS[self._metric]} {value:.1f} % (best {best:.1f})")
+    def round(self, record: RoundRecord, best: float | None) -> None:
+        self._update(record["round"], standing(record, best, self._metric))
 
     def _note(self, line: str) -> None:
         self._notes.append(line)

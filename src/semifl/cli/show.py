@@ -43,8 +43,8 @@ def _show_run(directory: Path) -> None:
         typer.echo(json.dumps(result, indent=1))
     else:
         metric = config.run.metric
-        value = number(rounds[-1].get(metric)) if rounds else None
-        last = "" if value is None else f", {WORDS[metric]} {value:.1f} %"
+        tested = [value for each in rounds if (value := number(each.get(metric))) is not None]
+        last = f", {WORDS[metric]} {tested[-1]:.1f} %" if tested else ""
         typer.echo(
             f"unfinished: {len(rounds)} of {counted(config.run.rounds, 'round')}{last}; "
             f"go on with: semifl resume {directory}"

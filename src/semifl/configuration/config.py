@@ -117,6 +117,7 @@ class Run(Checked):
     stack: Count = 1  # clients that one process trains side by side, for a GPU; part of the result's last bits
     compile: bool = False  # networks by torch.compile, which needs a compiler; part of the result's last bits
     metric: Metric = "accuracy"  # what decides: the best round, patience, the guard, and what reports show first
+    test_every: Count = 1  # rounds; the first, the best by labels held out and the final model are tested in any case
     positive: str = ""  # of two classes the one whose finding counts as positive; the second if left out
     start: Literal["model", "labels"] = "model"  # of the rounds: the model as it is, or once the labels have trained it
     labels_only: bool = True  # also train the same model without clients, to see what they bring

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 Metric = Literal["accuracy", "balanced_accuracy", "auc", "f1"]  # any of them may decide
@@ -39,6 +39,19 @@ def said(name: str, value: float | None) -> str:
     return f"{value:.2f}" if name.endswith("decision_threshold") else f"{value:.1f} %"
 
 
-def shown(record: Mapping[str, Any], metric: Metric) -> float:
-    """A round's value of the metric on the test pictures; of a round that an earlier version wrote, its accuracy."""
-    return float(record.get(metric, record["accuracy"]))
+def shown(record: Mapping[str, Any], metric: Metric) -> float | None:
+    """A round's value of the metric on the test pictures, if it was tested; an earlier version's has its accuracy."""
+    value = record.get(metric, record.get("accuracy"))
+    return None if value is None else float(value)
+
+
+def standing(record: Mapping[str, Any], best: float | None, metric: Metric) -> str:
+    """How good a round's model is, and the best so far, for people."""
+    value = shown(record, metric)
+    now = "not tested" if value is None else f"{WORDS[metric]} {said(metric, value)}"
+    return now if best is None else f"{now} (best {best:.1f})"
+
+
+def best_shown(records: Iterable[Mapping[str, Any]], metric: Metric) -> float | None:
+    """The best of rounds, as far as they were tested."""
+    return max((value for each in records if (value := shown(each, metric)) is not None), default=None)

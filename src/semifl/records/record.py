@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NotRequired, TypeGuard
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -27,8 +28,8 @@ class Measured(TypedDict):
 
     round: Annotated[int, Field(ge=1, lt=LARGEST)]
     lr: Number | None
-    accuracy: Number
-    balanced_accuracy: Number
+    accuracy: NotRequired[Number]  # this and the next of rounds that were tested
+    balanced_accuracy: NotRequired[Number]
     auc: NotRequired[Number]  # earlier versions did not measure it, nor what follows
     f1: NotRequired[Number]
     calibration_error: NotRequired[Number]
@@ -126,3 +127,10 @@ def _fits(adapter: TypeAdapter[Any], record: Any) -> bool:
     except ValidationError:
         return False
     return True
+
+
+def is_best(now: Any, history: Iterable[Measured], metric: Metric) -> bool:
+    """Whether a value of the metric on labels held out, if there is one, lies above those of all rounds before."""
+    values = [number(value) for value in (*(each.get(f"validation_{metric}") for each in history), now)]
+    *earlier, last = [-1.0 if value is None else value for value in values]
+    return last > max(earlier, default=-1.0)

@@ -12,7 +12,7 @@ from semifl.records.metrics import Metric, metric_of
 from semifl.records.record import number
 from semifl.report.reading import Run
 
-SEEDLESS = ("seed", "threads", "stack", "compile")  # what may differ between runs of one group
+SEEDLESS = ("seed", "threads", "stack", "compile", "test_every")  # what may differ between runs of one group
 
 
 class Point(NamedTuple):

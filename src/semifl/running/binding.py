@@ -20,7 +20,7 @@ from semifl.regular import read_bytes, why
 from semifl.toml import dotted
 
 # What a person may change between two parts of a run: how long it goes on, what it is warned of, where files lie.
-FREE = ("rounds", "labels_only", "max_failures", "data.root", "model.weights", "model.source")
+FREE = ("rounds", "test_every", "labels_only", "max_failures", "data.root", "model.weights", "model.source")
 FREE_SECTIONS = ("stop.", "health.")
 
 

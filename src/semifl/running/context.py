@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
 from semifl.records.directory import RunDirectory
 from semifl.records.metrics import Metric
-from semifl.records.record import RoundRecord
+from semifl.records.record import Measured, RoundRecord, is_best
 
 FEATURES = "features"  # the folder of frozen features, as long as the run goes on
 
@@ -57,8 +57,8 @@ class Observer(Protocol):
         """What that model reaches, in the metric that decides."""
         ...
 
-    def round(self, record: RoundRecord, best: float) -> None:
-        """After each round; a StopIteration ends the run in order, with its final model and summary."""
+    def round(self, record: RoundRecord, best: float | None) -> None:
+        """After each round, with the best so far; a StopIteration ends the run in order, with model and summary."""
         ...
 
     def warn(self, message: str) -> None: ...
@@ -76,7 +76,7 @@ class Silent:
     def labels_only(self, value: float) -> None:
         pass
 
-    def round(self, record: RoundRecord, best: float) -> None:
+    def round(self, record: RoundRecord, best: float | None) -> None:
         pass
 
     def warn(self, message: str) -> None:
@@ -135,12 +135,18 @@ class RunContext:
         run = self.world.config.run
         return Round(index, (progress_of - 1) / run.rounds, Seed(run.seed).under(what, index))
 
-    def test(self, model: Snapshot) -> None:
-        """Score the model that stands for a round."""
+    def test(self, model: Snapshot, due: bool = True, history: Sequence[Measured] = ()) -> None:
+        """Score a model on labels held out, and if that is due or it is the best there so far on the test pictures."""
         self.tally.tested = model
-        self.tally.score = self.server.grade(model, "test")
         if "validation" in self.place.graded:
             self.tally.validation = self.server.grade(model, "validation")
+            due = due or is_best(getattr(self.tally.validation, self.metric), history, self.metric)
+        if due:
+            self.tally.score = self.server.grade(model, "test")
+
+    def is_due(self, index: int) -> bool:
+        """Whether this round's model is tested, whatever labels held out say of it."""
+        return index == 1 or index % self.world.config.run.test_every == 0
 
 
 @contextmanager

@@ -93,6 +93,7 @@ class _Server(ServerSite):
             place, world.division.server, world.data.labels, Here(place), world.config.run.threads, Tally()
         )
         self._result, self._workers = result, workers
+        self._test_every = world.config.run.test_every
 
     def fit(self, job: Fit) -> Fitted:
         with threads(self._threads):
@@ -113,7 +114,8 @@ class _Server(ServerSite):
             began = time.perf_counter()
             with threads(1):
                 grade_block(self._place, model, (part, spans[0].start, spans[0].stop))
-            self._result.add("test", (time.perf_counter() - began) * math.ceil(len(spans) / self._workers))
+            seconds = (time.perf_counter() - began) * math.ceil(len(spans) / self._workers)
+            self._result.add("test", seconds / (self._test_every if part == "test" else 1))
 
 
 class _Client(ClientSite):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, cast
@@ -11,8 +12,8 @@ import torch
 from semifl.learning.evaluation import Score
 from semifl.learning.metrics import reliability
 from semifl.learning.weights import Snapshot
-from semifl.records.metrics import OF_A_MODEL, Metric
-from semifl.records.record import JSON, Measured, RoundRecord, Summary, number
+from semifl.records.metrics import OF_A_MODEL, Metric, shown
+from semifl.records.record import JSON, Measured, RoundRecord, Summary, is_best, number
 from semifl.regular import remove_folder
 from semifl.running.context import FEATURES, RunContext
 from semifl.running.gallery import write_gallery
@@ -34,7 +35,8 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     context.test(model)
     final = measure(t, context.tally, 0.0, context.positive)
     history: list[RoundRecord] = context.directory.rounds()
-    if guard or not context.world.config.split.validation or best_on_validation(final, history, context.metric):
+    best = is_best(final.get(f"validation_{context.metric}"), history, context.metric)
+    if guard or not context.world.config.split.validation or best:
         keep_model(context, final)
     result = summary(context, history, final, baselines, time.perf_counter() - began)
     if guard:
@@ -67,13 +69,6 @@ def _in_detail(score: Score) -> JSON:
     """Which classes the final model confuses, and how often it is right when it is how sure."""
     bins = reliability(score.probabilities, score.labels)
     return {"counts": score.confusion.tolist(), "reliability": [each._asdict() for each in bins]}
-
-
-def best_on_validation(record: Measured, history: Sequence[Measured], metric: Metric) -> bool:
-    """Whether this model should be kept because it does better than all before on the part of the labels held out."""
-    values = [number(each.get(f"validation_{metric}")) for each in (*history, record)]
-    *earlier, now = [-1.0 if value is None else value for value in values]
-    return now > max(earlier, default=-1.0)
 
 
 def keep_model(context: RunContext, record: Measured) -> None:
@@ -115,7 +110,7 @@ def summary(
     """What result.json says; the final model competes for the best as one more round."""
     config, metric = context.world.config, context.metric
     records: list[Measured] = [*history, final]
-    by_test = max(records, key=lambda record: record["accuracy"])
+    by_test = max(records, key=lambda record: record.get("accuracy", -math.inf))
     best = max(records, key=lambda record: deciding(record, metric))
     seconds = [record["seconds"]["total"] for record in history]
     found: JSON = {
@@ -141,6 +136,6 @@ def summary(
 
 def deciding(record: Measured, metric: Metric) -> float:
     """What a model is chosen by: the metric on labels held out, or where there are none on the test pictures."""
-    named: JSON = {**record}
-    value = number(named.get(f"validation_{metric}", named.get(metric)))
-    return record["accuracy"] if value is None else value  # of a run that an earlier version began
+    found = number(record.get(f"validation_{metric}"))
+    tested = shown(record, metric) if found is None else found
+    return -math.inf if tested is None else tested  # one that was not tested is not chosen

@@ -23,14 +23,14 @@ from semifl.federation.pools import check_reachable
 from semifl.learning.precision import choose
 from semifl.learning.weights import Weights, digest, distance, is_finite
 from semifl.records.directory import RunDirectory
-from semifl.records.metrics import shown
-from semifl.records.record import Measured, RoundRecord, Summary
+from semifl.records.metrics import best_shown
+from semifl.records.record import Measured, RoundRecord, Summary, is_best
 from semifl.regular import remove_folder
 from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, check_training, open_context
 from semifl.running.fallback import Sound, remembered
-from semifl.running.finish import best_on_validation, deciding, finish, keep_model, write_world
+from semifl.running.finish import deciding, finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
 from semifl.running.labels_only import Baselines, scores_alone, train_alone, train_labels_only
 from semifl.running.recording import environment, measure
@@ -264,7 +264,7 @@ def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, Loo
             context.directory.add_event("stopped early", after=index - 1)
             return index - 1, progress
         record, progress = _one_round(context, index, progress, history)
-        better = best_on_validation(record, history, context.metric)
+        better = is_best(record.get(f"validation_{context.metric}"), history, context.metric)
         if better:
             keep_model(context, record)
         history.append(record)
@@ -273,7 +273,7 @@ def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, Loo
         bound = bound.after(record, memory, context.directory.model if better else None)
         checkpoints.save(index, progress, bound)
         try:
-            context.observer.round(record, max(shown(each, context.metric) for each in history))
+            context.observer.round(record, best_shown(history, context.metric))
         except StopIteration:
             context.directory.add_event("stopped early", after=index)
             return index, progress
@@ -289,7 +289,7 @@ def _one_round(
     t = context.round_at(index, index)
     before, guard = context.method.weights(progress.state), progress.guard
     state, model = context.method.round(t, progress.state, context.server.at(t), context.clients(failures_left))
-    context.test(model)
+    context.test(model, context.is_due(index), history)
     measured = measure(t, context.tally, distance(context.method.weights(state), before), context.positive)
     alerts = _alerts(context, measured, history, state)
     health, sound = context.world.config.health, progress.sound

@@ -26,12 +26,11 @@ from semifl.records.record import ABSENT, JSON, Measured, SideTerms
 def measure(t: Round, tally: Tally, update_norm: float, positive: int) -> Measured:
     """All that a round's record says of what happened, but for what is then made of it."""
     replies, score, validation = tally.replies, tally.score, tally.validation
-    assert score is not None
     measured: JSON = {
         "round": t.index,
         "lr": tally.lr if tally.lr is not None else next((r.facts["lr"] for r in replies if "lr" in r.facts), None),
-        **scores(score, positive, validation),
-        "loss": _finite(score.loss),
+        **(scores(score, positive, validation) if score else {}),
+        "loss": _finite(score.loss) if score else None,
         **({f"validation_{name}": getattr(validation, name) for name in METRICS} if validation else {}),
         "server_loss": _finite(tally.server_terms.get("loss")),
         "client_loss": _finite(_mean_term(tally, "loss")),

@@ -38,7 +38,7 @@ class _Watch(Silent):
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
 
-    def round(self, record: RoundRecord, best: float) -> None:
+    def round(self, record: RoundRecord, best: float | None) -> None:
         if record["round"] >= self.rounds:
             raise _Enough
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.text import Text
 
 from semifl.configuration.build import World
-from semifl.records.metrics import WORDS, Metric, shown
+from semifl.records.metrics import WORDS, Metric, standing
 from semifl.records.record import RoundRecord, absent
 from semifl.running.context import Observer, Silent
 from semifl.words import counted
@@ -51,7 +51,7 @@ class Live(Silent):
     def labels_only(self, value: float) -> None:
         self._bar.console.print(f"labels only: {WORDS[self._metric]} {value:.1f} %", highlight=False)
 
-    def round(self, record: RoundRecord, best: float) -> None:
+    def round(self, record: RoundRecord, best: float | None) -> None:
         self._bar.facts = facts_of(record, best, self._metric)
         self._advance(record["round"], self._rounds)
 
@@ -90,7 +90,7 @@ class Lines(Silent):
     def labels_only(self, value: float) -> None:
         self._say(f"labels only: {WORDS[self._metric]} {value:.1f} %")
 
-    def round(self, record: RoundRecord, best: float) -> None:
+    def round(self, record: RoundRecord, best: float | None) -> None:
         self._say(f"round {record['round']} of {self._rounds}: {facts_of(record, best, self._metric)}")
 
     def warn(self, message: str) -> None:
@@ -100,9 +100,9 @@ class Lines(Silent):
         print(line, file=sys.stderr, flush=True)
 
 
-def facts_of(record: RoundRecord, best: float, metric: Metric) -> str:
+def facts_of(record: RoundRecord, best: float | None, metric: Metric) -> str:
     """A round in less than a line: how good its model is, what clients are confident about, who gave nothing."""
-    facts = [f"{WORDS[metric]} {shown(record, metric):.1f} % (best {best:.1f})"]
+    facts = [standing(record, best, metric)]
     if record["label_ratio"] is not None:
         facts.append(f"confident {100 * record['label_ratio']:.0f} %")
     for outcome, clients in absent(record).items():

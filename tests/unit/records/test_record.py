@@ -42,7 +42,7 @@ def test_a_wrong_number_is_none(run: RunDirectory, wrong: Any) -> None:
     assert is_round({**record, "agreement": wrong}) == (wrong is None)
 
 
-@pytest.mark.parametrize("key", ["round", "accuracy", "failed", "alerts", "agreement", "update_norm", "seconds"])
+@pytest.mark.parametrize("key", ["round", "loss", "failed", "alerts", "agreement", "update_norm", "seconds"])
 def test_a_line_without_a_key_is_not_gone_on_from(run: RunDirectory, key: str) -> None:
     record = {name: value for name, value in run.rounds()[0].items() if name != key}
     assert not is_round(record)

@@ -26,7 +26,7 @@ class RoundLines:
     def said(self, message: str) -> None:
         self._console.print(message, style="yellow" if message.startswith("warning") else None)
 
-    def round(self, record: RoundRecord, best: float, metric: Metric, rounds: int) -> None:
+    def round(self, record: RoundRecord, best: float | None, metric: Metric, rounds: int) -> None:
         from semifl.running.terminal import facts_of
 
         self._console.print(f"round {record['round']} of {rounds}: {facts_of(record, best, metric)}")

@@ -55,13 +55,14 @@ def _federation(operator: Kit, line: HubLine) -> None:
 def _progress(news: dict[str, Any]) -> str:
     from semifl.deploy.flare.mirror import read_rounds
     from semifl.parsing import from_toml
-    from semifl.records.metrics import WORDS, metric_of, shown
+    from semifl.records.metrics import WORDS, metric_of, said, shown
     from semifl.words import counted
 
     rounds, total = news.get("rounds", []), read_rounds(news.get("config", ""))
     done = rounds[-1]["round"] if rounds else news.get("first", 1) - 1
     metric = metric_of(from_toml(news.get("config", "")))
-    reached = f", {WORDS[metric]} {shown(rounds[-1], metric):.1f} %" if rounds else ""
+    tested = [value for each in rounds if (value := shown(each, metric)) is not None]
+    reached = f", {WORDS[metric]} {said(metric, tested[-1])}" if tested else ""
     return f"{done} of {counted(total, 'round')} done{reached}" if total else "preparing"
 
 

@@ -76,7 +76,7 @@ class JobProgress:
     def labels_only(self, value: float) -> None:
         self.facts["labels_only"] = value
 
-    def round(self, record: RoundRecord, best: float) -> None:
+    def round(self, record: RoundRecord, best: float | None) -> None:
         with self.lock:
             self.records.append(record)
         self.obey()

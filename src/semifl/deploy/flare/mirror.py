@@ -11,7 +11,7 @@ from typing import IO, Any, Protocol
 from semifl.durable import replace_text
 from semifl.errors import UserError
 from semifl.records.directory import RunDirectory
-from semifl.records.metrics import Metric, metric_of, shown
+from semifl.records.metrics import Metric, best_shown, metric_of
 from semifl.records.record import RoundRecord, Summary
 
 IDENTITY = "identity"  # the file that tells a run from another of the same name
@@ -22,7 +22,7 @@ class Watcher(Protocol):
 
     def said(self, message: str) -> None: ...
 
-    def round(self, record: RoundRecord, best: float, metric: Metric, rounds: int) -> None: ...
+    def round(self, record: RoundRecord, best: float | None, metric: Metric, rounds: int) -> None: ...
 
 
 class Mirror:
@@ -97,7 +97,7 @@ class Mirror:
         metric = metric_of(tomllib.loads(config))
         for record in new:
             self._records.append(record)
-            best = max(shown(each, metric) for each in self._records)
+            best = best_shown(self._records, metric)
             self._watcher.round(record, best, metric, read_rounds(config))
         return bool(new)
 

@@ -16,7 +16,7 @@ from semifl.deploy.flower.transport import FlowerTransport
 from semifl.deploy.hub import Hub, read_settings, run_federation
 from semifl.deploy.remote import NotEnoughSites
 from semifl.errors import UserError
-from semifl.records.metrics import WORDS, Metric, shown
+from semifl.records.metrics import Metric, standing
 from semifl.records.record import RoundRecord, Summary, absent
 from semifl.running.context import Silent
 from semifl.toml import Table
@@ -49,14 +49,11 @@ class Lines(Silent):
         self.metric = world.config.run.metric
         print(f"rounds {first_round} to {world.config.run.rounds}", flush=True)
 
-    def round(self, record: RoundRecord, best: float) -> None:
+    def round(self, record: RoundRecord, best: float | None) -> None:
         self.last = time.monotonic()
         missing = "".join(f", {len(clients)} {name}" for name, clients in absent(record).items())
-        print(
-            f"round {record['round']}: {WORDS[self.metric]} {shown(record, self.metric):.2f} % (best {best:.2f} %)"
-            f"{missing}, {record['seconds']['total']:.1f} s",
-            flush=True,
-        )
+        facts = f"{standing(record, best, self.metric)}{missing}, {record['seconds']['total']:.1f} s"
+        print(f"round {record['round']}: {facts}", flush=True)
 
     def warn(self, message: str) -> None:
         print(message, flush=True)

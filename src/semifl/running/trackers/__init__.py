@@ -70,7 +70,7 @@ class Tracked(Silent):
         self._write({f"labels_only_{self._metric}": value}, 0)
         self._other.labels_only(value)
 
-    def round(self, record: RoundRecord, best: float) -> None:
+    def round(self, record: RoundRecord, best: float | None) -> None:
         self._write(dict(numbers(record)), record["round"])
         self._other.round(record, best)
 
