@@ -29,9 +29,9 @@ def curves() -> Curves:
 def draw(axes: plt.Axes, found: Curves, cell: str, key: str, factor: float = 1.0, **style: str) -> None:
     """Every seed of a cell that has been run; only the first is named."""
     for seed, rounds in ((seed, rounds) for (name, seed), rounds in found.items() if name == cell):
-        values = [float(each[key]) * factor if each[key] else float("nan") for each in rounds]
+        measured = {int(each["round"]): float(each[key]) * factor for each in rounds if each[key]}
         own = style if seed == "0" else {**style, "label": "_"}
-        axes.plot([int(each["round"]) for each in rounds], values, **own)
+        axes.plot(list(measured), list(measured.values()), **own)
 
 
 def main() -> None:
