@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SIZES = ("smallest", "median", "largest")
 DIVERGED = 20  # times the loss of guessing
+MUCH = 0.25  # of a round
 NAMED = 5  # files that are named one by one
 LISTED = 12  # classes or sites that are named one by one
 
@@ -62,6 +63,9 @@ def command(
     length = counted(world.config.run.rounds, "round")
     typer.echo(f"  time     {_time(needs.minutes)} for {length} with {counted(count, 'worker')}")
     typer.echo(f"           {sum(needs.seconds.values()):.1f} s a round ({phases})")
+    testing = needs.seconds["test"] / sum(needs.seconds.values())
+    if testing > MUCH:
+        typer.echo(f"           {100 * testing:.0f} % of that is testing: test_every = 5 would do it every fifth round")
     if needs.once:
         typer.echo(f"           {needs.once:.0f} s once for the frozen features of all clients")
     typer.echo(f"  memory   {_size(needs.memory_bytes)}")

@@ -7,6 +7,7 @@ import pytest
 from safetensors import safe_open
 from typer.testing import CliRunner
 
+from semifl import toml
 from semifl.cli import app
 from semifl.configuration.build import build_world
 from semifl.configuration.config import decode
@@ -14,7 +15,7 @@ from semifl.errors import UserError
 from semifl.records.directory import RunDirectory
 from semifl.records.metrics import best_shown, standing
 from semifl.report.page import write_report
-from semifl.running.estimate import estimate
+from semifl.running.estimate import Estimate, estimate
 from semifl.running.loop import start
 from toys import toy_table, two_kinds_table
 
@@ -88,3 +89,13 @@ def test_an_estimate_counts_the_tests_that_there_will_be(monkeypatch: pytest.Mon
 def test_zero_is_refused() -> None:
     with pytest.raises(UserError, match="test_every must be at least 1"):
         decode(table(test_every=0))
+
+
+def test_check_names_it_where_testing_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds, said in (({"server": 3.0, "test": 1.5}, True), ({"server": 3.0, "test": 0.5}, False)):
+        found = Estimate(seconds=seconds)
+        monkeypatch.setattr("semifl.running.estimate.estimate", lambda *_, found=found: found)
+        (tmp_path / "config.toml").write_text(toml.dumps(table()), encoding="utf-8")
+        shown = CliRunner().invoke(app, ["check", str(tmp_path / "config.toml")])
+        assert shown.exit_code == 0, shown.output
+        assert ("33 % of that is testing: test_every = 5" in shown.output) == said
