@@ -35,7 +35,7 @@ def row(path: Path) -> Row | None:
         "seed": config["seed"],
         "accuracy": round(summary["accuracy"], 2),
         "labels_only": summary.get("labels_only_accuracy"),
-        "rounds": [each["accuracy"] for each in run.rounds()],
+        "rounds": [each.get("accuracy", float("nan")) for each in run.rounds()],
         "seconds": [each["seconds"]["total"] for each in run.rounds()],
     }
 
