@@ -74,17 +74,21 @@ def small(config: Table) -> Table:
         changes["activity_rate"] = SMALL_COHORT
     if "warm_up" in method:
         changes["warm_up"] = 0  # a sixtieth of 60 rounds
-    small["rounds"], lr = SMALL_ROUNDS, 0.1
+    small["rounds"], changes["lr"] = SMALL_ROUNDS, 0.1
     if method["name"] == "fedrgd":
-        # With five epochs between two averages, or at this rate, it collapses at once (the same page).
-        lr = 0.03
-        if method.get("iterations"):  # in this paper's setting: its authors' own number, and as many steps in all
-            small["rounds"], changes["iterations"] = SMALL_ROUNDS * 50 // 16, 16
+        _often_averaged(small, method, changes)
     if "server_epochs" in known:  # else it learns at clients alone
         small["start"] = "labels"
         if data["labeled"] > FEW:
             changes["server_epochs"] = 1
-    return _with(small, method, lr=lr, **changes)
+    return _with(small, method, **changes)
+
+
+def _often_averaged(small: Table, method: Table, changes: Table) -> None:
+    """FedRGD collapses at once with five epochs between two averages, or at the others' rate (the same page)."""
+    changes["lr"] = 0.03
+    if method.get("iterations"):  # in this paper's setting: its authors' own number, and as many steps in all
+        small["rounds"], changes["iterations"] = SMALL_ROUNDS * 50 // 16, 16
 
 
 def _small_central(small: Table, method: Table) -> Table:
