@@ -85,8 +85,9 @@ def small(config: Table) -> Table:
 
 
 def _often_averaged(small: Table, method: Table, changes: Table) -> None:
-    """FedRGD collapses at once with five epochs between two averages, or at the others' rate (the same page)."""
+    """FedRGD collapses at once with the others' epochs between two averages, rate or threshold (the same page)."""
     changes["lr"] = 0.03
+    changes.pop("threshold")  # its authors' own
     if method.get("iterations"):  # in this paper's setting: its authors' own number, and as many steps in all
         small["rounds"], changes["iterations"] = SMALL_ROUNDS * 50 // 16, 16
 
