@@ -49,10 +49,10 @@ def main() -> None:
             above.axhline(float(last["accuracy"]), color="grey", linestyle="--", label="_" if seed else "labels alone")
         above.set_title(f"{labels:,} labels")
         below.set_xlabel("round")
-        for axes in (above, below):
-            axes.legend(fontsize="small")
+        above.legend(fontsize="small")
     grid[0, 0].set_ylabel("test accuracy, %")
     grid[1, 0].set_ylabel("clients' pictures, %")
+    figure.legend(*grid[1, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
     figure.savefig(HERE / "curves.png", dpi=80)
 
 
