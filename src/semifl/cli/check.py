@@ -63,7 +63,7 @@ def command(
     length = counted(world.config.run.rounds, "round")
     typer.echo(f"  time     {_time(needs.minutes)} for {length} with {counted(count, 'worker')}")
     typer.echo(f"           {sum(needs.seconds.values()):.1f} s a round ({phases})")
-    testing = needs.seconds["test"] / sum(needs.seconds.values())
+    testing = needs.seconds.get("test", 0.0) / sum(needs.seconds.values())
     if testing > MUCH:
         typer.echo(f"           {100 * testing:.0f} % of that is testing: test_every = 5 would do it every fifth round")
     if needs.once:
