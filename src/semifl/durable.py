@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,13 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
         _force(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def copy_file(source: Path, path: Path) -> None:
+    def write(part: Path) -> None:
+        shutil.copyfile(source, part)
+
+    replace_file(path, write)
 
 
 def _write(part: Path, write: Callable[[Path], None]) -> None:

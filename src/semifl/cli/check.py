@@ -64,7 +64,7 @@ def command(
     typer.echo(f"  time     {_time(needs.minutes)} for {length} with {counted(count, 'worker')}")
     typer.echo(f"           {sum(needs.seconds.values()):.1f} s a round ({phases})")
     testing = needs.seconds.get("test", 0.0) / sum(needs.seconds.values())
-    if testing > MUCH:
+    if testing > MUCH and world.config.run.test_every < 5:
         typer.echo(f"           {100 * testing:.0f} % of that is testing: test_every = 5 would do it every fifth round")
     if needs.once:
         typer.echo(f"           {needs.once:.0f} s once for the frozen features of all clients")

@@ -88,9 +88,10 @@ def _print(
 
 def _labels_only(group: Group, metric: str) -> dict[int, float]:
     """The same number of the models trained without clients, by seed, where there are such."""
+    from semifl.records.metrics import labels_only
     from semifl.records.record import number
 
-    found = {run.seed: number(run.result.get(f"labels_only_{metric.removeprefix('best_')}")) for run in group.runs}
+    found = {run.seed: number(run.result.get(labels_only(metric))) for run in group.runs}
     return {seed: value for seed, value in found.items() if value is not None}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from semifl.cli import options, table
+from semifl.records.metrics import ranked
 
 
 def command(
@@ -31,11 +33,11 @@ def command(
     adopt([sweep.table], folder)
     failures = table.fill_table([sweep.table], folder, sweep.seeds, options.hands(on, jobs, workers, device))
 
-    def mean(row: str) -> float:
+    def rank(row: str) -> float:
         cell = sweep.table.at(row, "accuracy")
         values = measured(folder, cell, metric) if cell else {}
-        return sum(values.values()) / len(values) if values else -1.0
+        return ranked(metric, sum(values.values()) / len(values)) if values else -math.inf
 
-    best_first = sorted(sweep.table.cells, key=lambda cell: -mean(cell.row))
+    best_first = sorted(sweep.table.cells, key=lambda cell: -rank(cell.row))
     table.print_table(ResultTable(sweep.table.title, tuple(best_first)), folder, metric, best_first[0].row)
     table.report_failures(failures)

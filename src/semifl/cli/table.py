@@ -9,7 +9,7 @@ import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
-from semifl.records.metrics import OF_A_MODEL, metric_of
+from semifl.records.metrics import OF_A_MODEL, labels_only, metric_of, ranked
 from semifl.registry import did_you_mean
 
 if TYPE_CHECKING:
@@ -156,10 +156,9 @@ def _add_labels_only(
     from semifl.report.comparison import summary
     from semifl.studies.tables import measured
 
-    name = f"labels_only_{metric.removeprefix('best_').removeprefix('test_')}"
     if metric.startswith(("labels_only_", "plain_labels_only_")):
         return
-    alone = {(cell.row, cell.column): summary(measured(folder, cell, name)) for cell in table.cells}
+    alone = {(cell.row, cell.column): summary(measured(folder, cell, labels_only(metric))) for cell in table.cells}
     if not any(alone.values()):
         return
     if len(columns) == 1:
@@ -167,15 +166,15 @@ def _add_labels_only(
         for line in lines:
             line.append(alone.get((line[0], table.columns[0]), "") or "–")
         return
-    best = [_best(values, column) for column in table.columns]
+    best = [_best(values, column, metric) for column in table.columns]
     cells = [alone.get((row, column), "") for row, column in zip(best, table.columns, strict=True)]
     lines.append(["labels only, of the best row", *(each or "–" for each in cells)])
 
 
-def _best(values: Values, column: str) -> str:
-    """The row with the highest mean of a column."""
+def _best(values: Values, column: str, metric: str) -> str:
+    """The row with the best mean of a column."""
     means = {row: sum(each.values()) / len(each) for (row, at), each in values.items() if at == column and each}
-    return max(means, key=lambda row: means[row], default="")
+    return max(means, key=lambda row: ranked(metric, means[row]), default="")
 
 
 def _cell(ours: str, paper: str) -> str:

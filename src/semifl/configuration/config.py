@@ -68,7 +68,7 @@ class Stop(Checked):
 class Split(Checked):
     """Who is labeled and who holds what; None leaves it to the data, which may come split."""
 
-    labeled: int | None = None  # pictures whose labels the server keeps, as many of each class
+    labeled: Count | None = None  # pictures whose labels the server keeps, as many of each class
     clients: Count | None = None  # among whom the other pictures are divided
     clients_hold: Literal["unlabeled", "everything"] = "unlabeled"  # "everything": the labeled pictures too
     validation: ShareBelowOne = 0.0  # share of the labels held out to choose a model

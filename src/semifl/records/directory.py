@@ -43,6 +43,11 @@ class RunDirectory:
     def model(self) -> Path:
         return self.path / "model.safetensors"
 
+    @property
+    def best_of_rounds(self) -> Path:
+        """Where that model lies while `model` is the final one."""
+        return self.checkpoints / "best.safetensors"
+
     # Written while a run goes on
 
     def create(self, config: Table, environment: JSON) -> None:

@@ -23,6 +23,7 @@ MEANINGS = {
     "auc": "How often a test picture of a class gets a higher probability of it than one of another class",
     "f1": "Mean over the classes of the harmonic mean of precision and recall",
 }
+LOWER_IS_BETTER = ("calibration_error",)
 OF_A_MODEL = tuple(WORDS)  # what is measured of every model; the last three only where there are two classes
 
 
@@ -30,6 +31,16 @@ def metric_of(settings: Mapping[str, Any]) -> Metric:
     """The one that decides, by a run's configuration; runs of earlier versions have none and go by accuracy."""
     named = settings.get("metric", "accuracy")
     return next((each for each in METRICS if each == named), "accuracy")
+
+
+def ranked(name: str, value: float) -> float:
+    """A value of result.json for sorting: more is better, whatever the measure."""
+    return -value if name.endswith(LOWER_IS_BETTER) else value
+
+
+def labels_only(metric: str) -> str:
+    """The same measure of the model trained without clients, as result.json names it."""
+    return f"labels_only_{metric.removeprefix('best_').removeprefix('test_')}"
 
 
 def said(name: str, value: float | None) -> str:

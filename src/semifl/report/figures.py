@@ -77,7 +77,7 @@ def _scored(groups: Sequence[Group], metric: Metric) -> Figure:
         if not points:
             continue
         last, alone = group.result(metric), group.result(f"labels_only_{metric}")
-        end = points[-1].round + 1
+        end = group.last_round + 1
         lines.append(line if last is None else line._replace(dots=[(end, last)]))
         words = f"{group.label}: {_trend(points, ' %')}"
         words += f"; the final model reaches {last:.1f} %" if last is not None else ""

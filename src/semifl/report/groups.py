@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from semifl.records.metrics import Metric, metric_of
+from semifl.records.metrics import OF_A_MODEL, Metric, metric_of
 from semifl.records.record import number
 from semifl.report.reading import Run
 
+OF_THE_TEST = (*OF_A_MODEL, "loss")  # what a round has only if its model was tested
 SEEDLESS = ("seed", "threads", "stack", "compile", "test_every")  # what may differ between runs of one group
 
 
@@ -34,10 +35,23 @@ class Group:
         """What decided in these runs."""
         return metric_of(self.runs[0].settings)
 
+    @property
+    def last_round(self) -> int:
+        """The last that any run has done, tested or not."""
+        return max((run.rounds[-1]["round"] for run in self.runs if run.rounds), default=0)
+
     def series(self, key: str, scale: float = 1.0) -> list[Point]:
-        """Means over the runs that have the round; a band where there are at least two."""
+        """Means over the runs that have the round; a band where there are at least two.
+
+        A round that only some of them have tested is left out: its mean would be that of other seeds than its
+        neighbours'.
+        """
         by_run = [run.series(key, scale) for run in self.runs]
         rounds = sorted(set().union(*by_run))
+        if key in OF_THE_TEST:
+            done = [{each["round"] for each in run.rounds} for run in self.runs]
+            untested = set().union(*(there - values.keys() for there, values in zip(done, by_run, strict=True)))
+            rounds = [index for index in rounds if index not in untested]
         return [_point(index, [values[index] for values in by_run if index in values]) for index in rounds]
 
     def names(self, key: str) -> list[str]:

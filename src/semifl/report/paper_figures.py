@@ -68,7 +68,9 @@ def _draw_panel(axes: Any, panel: Drawing) -> None:
         colour = f"C{number_}"
         points = curve.group.series(panel.key, panel.scale)
         if points:
-            end = max(end, _draw_curve(axes, points, _label(curve, panel), colour, panel.shares))
+            last = curve.group.last_round
+            _draw_curve(axes, points, _label(curve, panel), colour, 100 / last if panel.shares else 1)
+            end = max(end, last)
         else:
             why = "nothing to show" if curve.group.runs else "not run"
             axes.plot([], [], color=colour, label=f"{curve.group.label}: {why}")
@@ -86,13 +88,11 @@ def _draw_panel(axes: Any, panel: Drawing) -> None:
     axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False)
 
 
-def _draw_curve(axes: Any, points: Sequence[Point], label: str, colour: str, shares: bool) -> int:
-    """The mean, a band of one standard deviation to either side; returns the last round."""
-    last = points[-1].round
-    x = [100 * point.round / last if shares else point.round for point in points]
+def _draw_curve(axes: Any, points: Sequence[Point], label: str, colour: str, unit: float) -> None:
+    """The mean, and a band of one standard deviation to either side; `unit` is what a round is on the axis."""
+    x = [point.round * unit for point in points]
     axes.plot(x, [point.mean for point in points], color=colour, label=label, linewidth=1.4)
     axes.fill_between(x, [each.low for each in points], [each.high for each in points], color=colour, alpha=0.2, lw=0)
-    return last
 
 
 def _draw_level(axes: Any, level: Curve, style: str, right: float) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from semifl import machine
 from semifl.configuration.config import VIEWS, Config
+from semifl.durable import copy_file
 from semifl.errors import UserError
 from semifl.federation.memory import ClientMemory, Kept
 from semifl.learning.tensorfile import read_metadata
@@ -64,6 +65,13 @@ def refuse_other_files(
     memory.verify(found.memory, len(records))
     if found.model:
         _refuse_other_model(directory.model, found.model, len(records))
+
+
+def restore_best(found: Bound, directory: RunDirectory) -> None:
+    """A finished run's file holds its final model; going on, the run has the best of its rounds there again."""
+    aside = directory.best_of_rounds
+    if found.model and aside.is_file() and _digest_of(aside) == found.model != _digest_of(directory.model):
+        copy_file(aside, directory.model)
 
 
 def _refuse_other_model(path: Path, noted: str, last: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -93,7 +93,7 @@ class RunContext:
     tally: Tally
     directory: RunDirectory
     observer: Observer
-    first_weights: Weights
+    first_weights: Weights  # of the model as it is built, before anybody has taught it
     elsewhere: Elsewhere | None = None  # None: the clients are simulated here
 
     @property
@@ -134,6 +134,11 @@ class RunContext:
         """Round `index`, with the learning rate of round `progress_of`; `what` has random numbers of its own."""
         run = self.world.config.run
         return Round(index, (progress_of - 1) / run.rounds, Seed(run.seed).under(what, index))
+
+    def scheduled_for(self, rounds: int) -> RunContext:
+        """The same with learning rates of that many rounds."""
+        config = self.world.config
+        return replace(self, world=replace(self.world, config=replace(config, run=replace(config.run, rounds=rounds))))
 
     def test(self, model: Snapshot, due: bool = True, history: Sequence[Measured] = ()) -> None:
         """Score a model on labels held out, and if that is due or it is the best there so far on the test pictures."""

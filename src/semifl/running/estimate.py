@@ -21,6 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from semifl.configuration.build import World
+from semifl.configuration.config import Run
 from semifl.federation.local import LocalFederation, client_statistics, whole
 from semifl.federation.sites import ClientSite, LabeledClientSite, Place, ServerSite, grade_block
 from semifl.federation.tally import Tally, tensor_bytes
@@ -74,8 +75,7 @@ def _after_one_round(world: World, place: Place, workers: int, result: Estimate)
     state, model = method.round(t, method.start(place.network.weights()), server.at(t), federation)
     server.test(model)
     run = config.run
-    # Of a second one, by a plain server, no more is known than that it has less to do.
-    models_alone = int(run.labels_only) * (2 if method.plain_server() else 1) + int(run.start == "labels")
+    models_alone = _models_alone(run, method)
     labels_only = models_alone * result.seconds.get("server", 0.0)
     result.minutes = (run.rounds * (sum(result.seconds.values()) + labels_only) + result.once) / 60
     result.memory_bytes = _memory(world, workers)
@@ -83,6 +83,14 @@ def _after_one_round(world: World, place: Place, workers: int, result: Estimate)
     result.disk_bytes = tensor_bytes(state) * (2 + 2 * models_alone) + tensor_bytes(method.weights(state)) + kept
     result.disk_bytes += place.features.disk_bytes if place.features else 0
     return result
+
+
+def _models_alone(run: Run, method: Any) -> int:
+    """How many are trained without clients; of a plain server's no more is known than that they have less to do."""
+    compared = (run.labels_only and "client_labels" not in method.needs) or run.guard
+    plain = bool(compared and method.plain_server())
+    of_the_start = int(run.start == "labels") * (1 + plain)
+    return of_the_start + int(compared) + plain + int(run.guard)
 
 
 class _Server(ServerSite):

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 
+from semifl.durable import copy_file
 from semifl.learning.evaluation import Score
 from semifl.learning.metrics import reliability
 from semifl.learning.weights import Snapshot
@@ -36,7 +37,11 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     final = measure(t, context.tally, 0.0, context.positive)
     history: list[RoundRecord] = context.directory.rounds()
     best = is_best(final.get(f"validation_{context.metric}"), history, context.metric)
-    if guard or not context.world.config.split.validation or best:
+    held_out = bool(context.world.config.split.validation)
+    if held_out and (guard or best) and context.directory.model.is_file():
+        # Should the run be given more rounds, it goes on with the best of those it had.
+        copy_file(context.directory.model, context.directory.best_of_rounds)
+    if guard or not held_out or best:
         keep_model(context, final)
     result = summary(context, history, final, baselines, time.perf_counter() - began)
     if guard:

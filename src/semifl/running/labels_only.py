@@ -8,11 +8,20 @@ from torch import Tensor
 
 from semifl.federation.sites import ServerSite
 from semifl.learning.evaluation import Score
-from semifl.learning.weights import Snapshot
+from semifl.learning.weights import Snapshot, Weights
 from semifl.running.binding import bound_to, refuse_another_config
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import RunContext
 from semifl.running.recording import scores
+
+# Where their checkpoints lie.
+LABELS_ONLY = {
+    "start": "labels_only_start",
+    "all": "labels_only",
+    "train": "labels_only_train",
+    "plain": "labels_only_plain",
+    "plain_start": "labels_only_plain_start",
+}
 
 
 class LabelsOnly(NamedTuple):
@@ -24,21 +33,24 @@ class LabelsOnly(NamedTuple):
 Baselines = dict[str, LabelsOnly]  # "all" labels, "train": without those held out, "plain": all by a plain server
 
 
-def train_labels_only(context: RunContext, method: Any, positions: Tensor, name: str) -> LabelsOnly:
+def train_labels_only(context: RunContext, method: Any, positions: Tensor, name: str, first: Weights) -> LabelsOnly:
     """Trained on these labeled pictures alone, and how good it is."""
     server = context.server_with(positions).alone()
-    model = train_alone(context, method, server, name)
+    model = train_alone(context, method, server, name, first)
     held_out = server.grade(model, "validation") if context.world.config.split.validation else None
     return LabelsOnly(model, server.grade(model, "test"), held_out)
 
 
-def train_alone(context: RunContext, method: Any, server: ServerSite, name: str, rounds_of: str = "round") -> Snapshot:
-    """What this server learns in rounds without clients; checkpoints under `name`, so that nothing is trained twice.
+def train_alone(
+    context: RunContext, method: Any, server: ServerSite, name: str, first: Weights, rounds_of: str = "round"
+) -> Snapshot:
+    """What this server makes of the first weights in rounds without clients.
 
-    Rounds have the random numbers of the run's own, unless they are `rounds_of` something else.
+    Checkpoints lie under `name`, so that nothing is trained twice. Rounds have the random numbers of the run's own,
+    unless they are `rounds_of` something else.
     """
     checkpoints, nobody = Checkpoints(context.directory.checkpoints / name), context.nobody(method)
-    state = method.start(context.first_weights)
+    state = method.start(first)
     world, rounds = context.world, context.world.config.run.rounds
     # Its learning rates hang on the rounds.
     bound = bound_to(world.config, rounds=rounds, labels_only=name, **world.deciding())

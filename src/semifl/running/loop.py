@@ -25,24 +25,16 @@ from semifl.learning.weights import Weights, digest, distance, is_finite
 from semifl.records.directory import RunDirectory
 from semifl.records.metrics import best_shown
 from semifl.records.record import Measured, RoundRecord, Summary, is_best
-from semifl.regular import remove_folder
-from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files
+from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files, restore_best
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, check_training, open_context
 from semifl.running.fallback import Sound, remembered
-from semifl.running.finish import deciding, finish, keep_model, write_world
+from semifl.running.finish import finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
-from semifl.running.labels_only import Baselines, scores_alone, train_alone, train_labels_only
+from semifl.running.labels_only import LABELS_ONLY, Baselines, scores_alone, train_alone, train_labels_only
+from semifl.running.more_rounds import STOPPED, can_go_on, settle_rounds, should_stop, with_rounds
 from semifl.running.recording import environment, measure
 from semifl.toml import Table
-
-# Where their checkpoints lie.
-LABELS_ONLY = {
-    "start": "labels_only_start",
-    "all": "labels_only",
-    "train": "labels_only_train",
-    "plain": "labels_only_plain",
-}
 
 
 class LoopState(NamedTuple):
@@ -127,11 +119,10 @@ def resume(
     directory = RunDirectory(out)
     config = of_run(directory)
     with directory.locked():
-        done = max(Checkpoints(directory.checkpoints).rounds(), default=0)
         finished = directory.summary()
         if rounds is not None and rounds != config.run.rounds:
-            config = _change_rounds(directory, config, done, rounds)
-        elif finished:
+            config = with_rounds(config, directory, rounds)
+        elif finished and not can_go_on(config, directory):
             return finished
         return _go_on(build_world(config), directory, workers, device, observer)
 
@@ -175,18 +166,6 @@ def differences(before: Table, after: Table, where: str = "") -> list[str]:
     return found
 
 
-def _change_rounds(directory: RunDirectory, config: Config, done: int, rounds: int) -> Config:
-    if rounds < done:
-        raise UserError(f"{directory.path} has {done} rounds already, so it cannot be resumed to {rounds}")
-    config = replace(config, run=replace(config.run, rounds=rounds))
-    for name in LABELS_ONLY.values():  # their learning rates were those of another number of rounds
-        remove_folder(directory.checkpoints / name)
-    directory.forget_summary()  # first: a result must never stand beside a configuration it does not belong to
-    directory.write_config(config.table())
-    directory.add_event("rounds changed", rounds=rounds, after=done)
-    return config
-
-
 def _run(
     world: World,
     directory: RunDirectory,
@@ -196,59 +175,66 @@ def _run(
     elsewhere: Elsewhere | None,
 ) -> Summary:
     with open_context(world, directory, workers, device, observer, elsewhere) as context:
-        standing = _load(context)  # before anything is trained or removed: what does not belong here is refused at once
+        first = context.first_weights
+        standing = _load(context, first)  # before anything is trained or removed: refuse what does not belong here
+        settle_rounds(context, standing.done)
+        restore_best(standing.bound, directory)
         write_world(context)
         observer.begin(world, standing.done + 1)
         if world.config.run.start == "labels":
-            context.first_weights = _first_learned(context)
-            standing = standing if standing.done else _load(context)
-        baselines = _baselines(context)
+            first = _first_learned(context, context.method, "start", standing.done)
+            standing = standing if standing.done else _load(context, first)
+        baselines = _baselines(context, first, standing.done)
         directory.write_rounds(standing.history)
         context.memory.forget_after(standing.done)
         last, progress = _remaining_rounds(context, standing)
         return finish(context, last, progress.state, baselines, progress.guard)
 
 
-def _first_learned(context: RunContext) -> Weights:
+def _first_learned(context: RunContext, method: Any, which: str, done: int) -> Weights:
     """What the labels alone make of the model. Rounds begin there, and so does the labels-only model beside them."""
     began = time.perf_counter()
-    server = context.server_with(context.world.division.server).alone()
-    weights = train_alone(context, context.method, server, LABELS_ONLY["start"], "start").weights
-    context.directory.add_event("started from labels", seconds=round(time.perf_counter() - began, 4))
+    server, name = context.server_with(context.world.division.server).alone(), LABELS_ONLY[which]
+    # Of rounds that are done it was the beginning, however many the run has been given since.
+    trained = max(Checkpoints(context.directory.checkpoints / name).rounds(), default=0) if done else 0
+    there = context.scheduled_for(trained) if trained else context
+    weights = train_alone(there, method, server, name, context.first_weights, "start").weights
+    if which == "start":
+        context.directory.add_event("started from labels", seconds=round(time.perf_counter() - began, 4))
     return weights
 
 
-def _baselines(context: RunContext) -> Baselines:
-    """The labels-only models that the run is compared with."""
-    run, division = context.world.config.run, context.world.division
+def _baselines(context: RunContext, first: Weights, done: int) -> Baselines:
+    """The labels-only models that the run is compared with, which begin where its rounds do."""
+    run, division, method = context.world.config.run, context.world.division, context.method
     baselines: Baselines = {}
     # A method that lives on the clients' labels does not learn without them, so it has no baseline to beat.
-    if (run.labels_only and "client_labels" not in context.method.needs) or run.guard:
+    if (run.labels_only and "client_labels" not in method.needs) or run.guard:
         everything = torch.cat([division.server, division.validation]).sort().values
-        plain = context.method.plain_server()
-        if plain:
-            baselines["plain"] = train_labels_only(context, plain, everything, LABELS_ONLY["plain"])
-        baselines["all"] = train_labels_only(context, context.method, everything, LABELS_ONLY["all"])
+        if plain := method.plain_server():  # which has its own way from the start on
+            start = _first_learned(context, plain, "plain_start", done) if run.start == "labels" else first
+            baselines["plain"] = train_labels_only(context, plain, everything, LABELS_ONLY["plain"], start)
+        baselines["all"] = train_labels_only(context, method, everything, LABELS_ONLY["all"], first)
         alone = scores_alone(context, baselines)
         context.directory.write_facts("labels_only.json", alone)
         context.observer.labels_only(alone[f"labels_only_{run.metric}"])
     if run.guard:
-        baselines["train"] = train_labels_only(context, context.method, division.server, LABELS_ONLY["train"])
+        baselines["train"] = train_labels_only(context, method, division.server, LABELS_ONLY["train"], first)
         assert baselines["train"].validation is not None
         context.observer.warn(what_it_can_tell(baselines["train"].validation, run.metric))
     return baselines
 
 
-def _load(context: RunContext) -> Standing:
+def _load(context: RunContext, first: Weights) -> Standing:
     """The last round that is done and what to go on from, all of it as this run left it."""
-    first = context.method.start(context.first_weights)
-    guard = first_guard(context.first_weights) if context.world.config.run.guard else None
-    named = [type(first), Guard, LoopState, Sound]
+    state = context.method.start(first)
+    guard = first_guard(first) if context.world.config.run.guard else None
+    named = [type(state), Guard, LoopState, Sound]
     directory, config, memory = context.directory, context.world.config, context.memory
     now = bound_to(config, **context.world.deciding())
     saved = Checkpoints(directory.checkpoints).load(named, context.observer.warn)
     if not saved:
-        return Standing(0, LoopState(first, guard), [], now)
+        return Standing(0, LoopState(state, guard), [], now)
     refuse_another_config(saved.bound, now, saved.path, directory.path / "config.toml")
     history = directory.rounds_until(saved.round)
     refuse_other_files(saved.bound, directory, history, memory)
@@ -260,8 +246,8 @@ def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, Loo
     checkpoints = Checkpoints(context.directory.checkpoints)
     done, progress, history, bound = standing
     for index in range(done + 1, context.world.config.run.rounds + 1):
-        if _should_stop(context.world.config, history):
-            context.directory.add_event("stopped early", after=index - 1)
+        if rule := should_stop(context.world.config, history):
+            context.directory.add_event(STOPPED, after=index - 1, by=rule)
             return index - 1, progress
         record, progress = _one_round(context, index, progress, history)
         better = is_best(record.get(f"validation_{context.metric}"), history, context.metric)
@@ -275,7 +261,7 @@ def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, Loo
         try:
             context.observer.round(record, best_shown(history, context.metric))
         except StopIteration:
-            context.directory.add_event("stopped early", after=index)
+            context.directory.add_event(STOPPED, after=index)
             return index, progress
     return context.world.config.run.rounds, progress
 
@@ -335,13 +321,3 @@ def _known(context: RunContext) -> Known:
     labels = context.server.labels
     prior = torch.bincount(labels, minlength=context.server.facts.classes).double() / len(labels)
     return Known(context.metric, tuple(prior.tolist()), len(context.world.division.validation))
-
-
-def _should_stop(config: Config, history: list[RoundRecord]) -> bool:
-    stop = config.stop
-    if stop.minutes and sum(record["seconds"]["total"] for record in history) >= 60 * stop.minutes:
-        return True
-    if not stop.patience or not history:
-        return False
-    best = max(history, key=lambda record: deciding(record, config.run.metric))
-    return len(history) - history.index(best) > stop.patience

@@ -8,12 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from semifl.configuration.config import of_run
+from semifl.configuration.config import Stop, of_run
 from semifl.errors import UserError
 from semifl.records.directory import RunDirectory
 from semifl.records.record import RoundRecord
 from semifl.running.context import Silent
 from semifl.running.loop import start
+from semifl.running.more_rounds import first_schedule
 from semifl.running.recording import environment
 
 MATTERS = ("semifl", "torch", "numpy", "processor", "cpu_capability")  # what bits depend on beside the configuration
@@ -46,10 +47,13 @@ class _Watch(Silent):
 def reproduce(directory: Path, rounds: int, workers: int, device: str) -> Verdict:
     """Run the first rounds of a run again and compare all but the seconds."""
     run = RunDirectory(directory)
-    config, recorded = of_run(run), run.rounds()[:rounds]
+    config = of_run(run)
+    first = first_schedule(run, config)
+    recorded = run.rounds()[: min(rounds, first.until)]
     if not recorded:
         raise UserError(f"{directory} has no finished round to compare with")
-    config = replace(config, run=replace(config.run, labels_only=False))
+    # A rule of [stop] goes by the clock, or by rounds that this repetition has not.
+    config = replace(config, run=replace(config.run, labels_only=False, rounds=first.rounds), stop=Stop())
     with TemporaryDirectory() as elsewhere:
         again = RunDirectory(Path(elsewhere) / "again")
         with suppress(_Enough):

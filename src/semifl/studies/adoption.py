@@ -41,7 +41,12 @@ def _is_of(path: Path, cell: Cell) -> bool:
         then = _values(read(path / "config.toml"))
     except UserError:  # of another version, in a way that matters
         return False
-    return all(key == "seed" or then.get(key) == value for key, value in _values(cell.config).items())
+    return all(then.get(key) == value for key, value in _values(cell.config).items() if not _is_free(key, value))
+
+
+def _is_free(key: str, wanted: object) -> bool:
+    """What a run settles for itself: its seed, and what "auto" means on its machine."""
+    return key == "seed" or (key == "precision" and wanted == "auto")
 
 
 def _values(table: Table) -> Table:

@@ -16,8 +16,11 @@ from semifl.errors import UserError
 from semifl.studies.tables import Cell
 from semifl.toml import Table, dotted
 
-# What decides a result. Where pictures lie, and how a machine computes, may differ between two parts of a table.
-RECIPE = ("rounds", "start", "model.", "method.", "data.labeled", "data.clients", "data.partition.")
+# Between two parts of a table may differ which seed, how a machine computes, how often it tests, where files lie.
+MAY_DIFFER = (
+    *("seed", "threads", "stack", "compile", "precision", "test_every", "labels_only", "max_failures"),
+    *("data.root", "data.verify", "model.weights", "model.source"),
+)
 
 
 def refuse_other_recipes(cells: Iterable[Cell], folder: Path) -> None:
@@ -35,4 +38,4 @@ def refuse_other_recipes(cells: Iterable[Cell], folder: Path) -> None:
 
 
 def recipe(table: Table) -> Table:
-    return {key: value for key, value in dotted(table) if key.startswith(RECIPE)}
+    return {key: value for key, value in dotted(table) if key not in MAY_DIFFER}

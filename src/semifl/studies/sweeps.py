@@ -35,15 +35,25 @@ def read_sweep(path: Path) -> Sweep:
     unknown = [key for key in content if key not in KEYS]
     if unknown:
         raise UserError(f"{path}: unknown key {unknown[0]}; a sweep has {', '.join(KEYS)}")
-    grid = {key: _values(path, key, value) for key, value in dotted(content.get("grid", {}))}
+    grid = {key: _values(path, key, value) for key, value in _section(content, "grid", path).items()}
     if not grid:
         raise UserError(f"{path}: a sweep needs [grid], with a list of values for each key")
     seeds = content.get("seeds", [0])
     if not isinstance(seeds, list) or not all(isinstance(seed, int) and seed >= 0 for seed in seeds) or not seeds:
         raise UserError(f"{path}: seeds must be a list of whole numbers such as [0, 1, 2]")
-    start = override(_start(content, path), _settings(dict(dotted(content.get("set", {})))))
+    start = override(_start(content, path), _settings(_section(content, "set", path)))
     cells = [_cell(start, dict(zip(grid, point, strict=True)), path) for point in product(*grid.values())]
     return Sweep(ResultTable(str(content.get("title", path.stem)), tuple(cells)), seeds)
+
+
+def _section(content: toml.Table, name: str, path: Path) -> toml.Table:
+    section = content.get(name, {})
+    if not isinstance(section, dict):
+        raise UserError(f"{path}: {name} is a section, [{name}], with keys such as method.lr")
+    keys = dict(dotted(section))
+    if "seed" in keys:
+        raise UserError(f"{path}: {name} has no seed; a sweep's are seeds = [0, 1, 2] at the top")
+    return keys
 
 
 def _start(content: toml.Table, path: Path) -> toml.Table:

@@ -102,12 +102,16 @@ def own_table(path: Path, scale: str, more: Sequence[str] = ()) -> ResultTable:
             f"{path}: a table has a title, [rows.NAME] and perhaps [columns.NAME], not {unknown or 'no rows'}"
         )
     columns = content.get("columns", {"accuracy": {}})
+    if not isinstance(columns, dict) or not columns:
+        raise UserError(f"{path}: columns are sections, [columns.NAME], or left out")
     cells = []
     for row, row_keys in content["rows"].items():
         for column, column_keys in columns.items():
             if not isinstance(row_keys, dict) or not isinstance(column_keys, dict):
                 raise UserError(f"{path}: rows and columns are sections, [rows.NAME] and [columns.NAME]")
             settings = dict(dotted(row_keys)) | dict(dotted(column_keys))
+            if "seed" in settings:
+                raise UserError(f"{path}: a row or column has no seed of its own; seeds are given by --seeds")
             config = override(_own_config(settings, scale, path.parent, f"{path}: {row}"), more)
             # With a fingerprint: a row that was changed is another experiment and starts anew.
             mark = fingerprint(config)

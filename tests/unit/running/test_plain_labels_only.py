@@ -43,6 +43,16 @@ def test_plain_labels_only_is_semifls(tmp_path: Path) -> None:
     assert not [name for name in semifl if name.startswith("plain_")]  # it has no other
 
 
+def test_plain_labels_only_has_a_start_of_its_own(tmp_path: Path) -> None:
+    """What the plain server is compared for must not have taught it first."""
+    ours = start(
+        decode({**table(name="balanced", warm_up=3, server_steps=4), "start": "labels"}), tmp_path / "balanced"
+    )
+    semifl = start(decode({**table(name="semifl", clip_norm=1.0), "start": "labels"}), tmp_path / "semifl")
+    for name in ("accuracy", "balanced_accuracy", "auc", "f1", "calibration_error"):
+        assert ours[f"plain_labels_only_{name}"] == semifl[f"labels_only_{name}"]
+
+
 def test_nothing_is_trained_twice(tmp_path: Path) -> None:
     config = decode(table(name="balanced", warm_up=3, server_steps=4))
     whole = start(config, tmp_path / "whole")

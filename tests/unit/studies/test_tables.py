@@ -197,6 +197,9 @@ def test_an_own_table_is_rows_times_columns(tmp_path: Path) -> None:
         ("rows = 3", "rows"),
         ("[rows]\na = 3", "sections"),
         ("[row.a]\n[rows.b]", "row"),
+        ("columns = 3\n[rows.a]", "columns are sections"),
+        ("columns = {}\n[rows.a]", "columns are sections"),
+        ("[rows.a]\nseed = 1", "--seeds"),
     ],
 )
 def test_a_mistake_in_a_table_is_one_sentence(text: str, said: str, tmp_path: Path) -> None:
@@ -250,6 +253,18 @@ def test_runs_of_an_earlier_version_are_found_again(tmp_path: Path) -> None:
     assert (other, 3) in missing([table], tmp_path, [3])
 
 
+def test_a_run_that_settled_its_precision_is_found_again(tmp_path: Path) -> None:
+    cell = Cell("toy-abcdef", "toy", "x", {**toy_table(), "precision": "auto"})
+    for mark, precision, rounds in (("012345", "bf16", 3), ("543210", "bf16", 4)):
+        directory = tmp_path / f"toy-{mark}-seed-{rounds}"
+        directory.mkdir()
+        full = decode({**cell.config, "precision": precision, "rounds": rounds}).table()
+        (directory / "config.toml").write_text(toml.dumps(full))
+    adopt([ResultTable("", (cell,))], tmp_path)
+    assert run_directory(tmp_path, cell, 3).exists()
+    assert not run_directory(tmp_path, cell, 4).exists()
+
+
 def test_a_run_in_use_keeps_its_name(tmp_path: Path) -> None:
     config = {**toy_table(), "rounds": 1}
     cell = Cell("toy-abcdef", "toy", "x", config)
@@ -283,3 +298,9 @@ def test_a_run_of_a_cell_with_another_recipe_is_told(tmp_path: Path) -> None:
     (directory / "config.toml").write_text(toml.dumps(override(full, ["method.activity_rate=0.1"])))
     with pytest.raises(UserError, match=r"iid-seed-1 has another recipe .*activity_rate is 0\.1 there"):
         refuse_other_recipes(small, tmp_path)
+    for other in ("data.validation=0.5", "stop.minutes=1.0", "data.clients=50"):
+        (directory / "config.toml").write_text(toml.dumps(override(full, [other])))
+        with pytest.raises(UserError, match="has another recipe"):
+            refuse_other_recipes(small, tmp_path)
+    (directory / "config.toml").write_text(toml.dumps(override(full, ["test_every=5", "data.root=elsewhere"])))
+    refuse_other_recipes(small, tmp_path)

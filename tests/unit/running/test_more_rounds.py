@@ -1,0 +1,126 @@
+"""More rounds for a run that has ended: nothing is lost if it cannot have them, and all of it is the same run after."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+import semifl
+from semifl import FederatedData, SemiFL, toml
+from semifl.configuration.config import decode, override, read
+from semifl.errors import UserError
+from semifl.running.context import Silent
+from semifl.running.loop import resume, start
+from semifl.running.reproduce import reproduce
+from toys import toy_table, two_kinds_table
+
+
+def records(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
+
+
+def kept(run: Path) -> dict:
+    with safe_open(run / "model.safetensors", "pt") as file:
+        return json.loads(file.metadata()["semifl"])
+
+
+def set_in(run: Path, *settings: str) -> None:
+    (run / "config.toml").write_text(toml.dumps(override(read(run / "config.toml"), list(settings))))
+
+
+class Killed(Exception):
+    pass
+
+
+class KilledAfter(Silent):
+    def __init__(self, last: int) -> None:
+        self.last = last
+
+    def round(self, record: dict, best: float | None) -> None:
+        if record["round"] == self.last:
+            raise Killed
+
+
+class Counting(Silent):
+    baselines = 0
+
+    def baseline(self, done: int, rounds: int) -> None:
+        self.baselines += 1
+
+
+def test_a_run_that_cannot_go_on_keeps_its_result(tmp_path: Path) -> None:
+    """One of arrays can only be gone on with by the program that has them."""
+    pictures = np.random.default_rng(0).random((24, 8, 8))
+    labels = np.arange(24) % 3
+    data = FederatedData(
+        labeled=(pictures[:9], labels[:9]), clients=[pictures[9:15]], test=(pictures[15:], labels[15:])
+    )
+    method = SemiFL(activity_rate=1.0, client_epochs=1, server_epochs=1)
+    semifl.train(method, model="cnn", on=data, rounds=2, out=tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
+    with pytest.raises(UserError, match="Python"):
+        resume(tmp_path / "run", rounds=4)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()} == before
+    assert semifl.load(tmp_path / "run").rounds
+
+
+@pytest.mark.parametrize("keys", [{"guard": True}, {}], ids=["guarded", "held out"])
+def test_more_rounds_after_the_final_model_was_kept_can_be_interrupted(tmp_path: Path, keys: dict) -> None:
+    """The final model took the place of the best of the rounds, which the checkpoint knows."""
+    for name in ("whole", "cut"):
+        start(decode(two_kinds_table(rounds=2, **keys)), tmp_path / name)
+    resume(tmp_path / "whole", rounds=6)
+    with pytest.raises(Killed):
+        resume(tmp_path / "cut", rounds=6, observer=KilledAfter(4))
+    resume(tmp_path / "cut")
+    assert (tmp_path / "cut/model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+
+
+def test_the_model_that_is_kept_is_the_one_that_the_result_tells_of(tmp_path: Path) -> None:
+    """The final model was the best at first, and no later round is better than the one before it."""
+    table = {**toy_table(lr=0.02, server_epochs=1), "rounds": 1, "seed": 10, "labels_only": False}
+    table["data"] |= {"labeled": 24, "validation": 0.5, "noise": 150}
+    assert start(decode(table), tmp_path / "run")["best_round"] == 2
+    result = resume(tmp_path / "run", rounds=4)
+    about, history = kept(tmp_path / "run"), [line["validation_accuracy"] for line in records(tmp_path / "run")]
+    assert about["round"] == result["best_round"] == 1 + history.index(max(history))
+    assert about["accuracy"] == result["best_accuracy"]
+    assert resume(tmp_path / "run", rounds=5)["rounds"] == 5
+
+
+def test_a_rule_that_has_ended_a_run_would_end_it_again(tmp_path: Path) -> None:
+    start(decode({**toy_table(), "stop": {"minutes": 1e-6}}), tmp_path / "run")
+    result = (tmp_path / "run/result.json").read_bytes()
+    with pytest.raises(UserError, match=r"was ended by stop\.minutes after 1 rounds.*raise stop\.minutes"):
+        resume(tmp_path / "run", rounds=9)
+    assert (tmp_path / "run/result.json").read_bytes() == result
+    assert resume(tmp_path / "run")["rounds"] == 1
+    set_in(tmp_path / "run", "stop.minutes=60.0")
+    assert resume(tmp_path / "run")["rounds"] == 3  # as many as it was to have
+    start(decode(toy_table()), tmp_path / "whole")
+    assert [each["digest"] for each in records(tmp_path / "run")] == [
+        each["digest"] for each in records(tmp_path / "whole")
+    ]
+
+
+def test_what_the_rounds_began_with_is_not_trained_again(tmp_path: Path) -> None:
+    start(decode({**toy_table(), "rounds": 2, "start": "labels"}), tmp_path / "run")
+    watcher = Counting()
+    resume(tmp_path / "run", rounds=5, observer=watcher)
+    assert watcher.baselines == 5  # labels alone, for as many rounds as the run has now
+
+
+def test_rounds_before_the_change_reproduce(tmp_path: Path) -> None:
+    start(decode({**toy_table(), "rounds": 2, "start": "labels"}), tmp_path / "run")
+    resume(tmp_path / "run", rounds=5)
+    verdict = reproduce(tmp_path / "run", 5, 1, "cpu")
+    assert (verdict.rounds, verdict.differs_at) == (2, 0)
+
+
+def test_a_repetition_does_not_go_by_the_clock(tmp_path: Path) -> None:
+    start(decode({**toy_table(), "rounds": 2}), tmp_path / "run")
+    set_in(tmp_path / "run", "stop.minutes=1e-6")
+    verdict = reproduce(tmp_path / "run", 2, 1, "cpu")
+    assert (verdict.rounds, verdict.differs_at) == (2, 0)
