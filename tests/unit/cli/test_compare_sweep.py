@@ -35,6 +35,16 @@ def test_compare_pairs_runs_by_their_seeds(tmp_path: Path, capsys: Output) -> No
     assert facts["settings"]["threshold = 0.7"]["difference"]["seeds"] == 3
 
 
+def test_compare_by_the_best_round_has_labels_alone_beside_it(tmp_path: Path, capsys: Output) -> None:
+    run = make_run(tmp_path / "a", 0, 80.0)
+    result = {"accuracy": 80.0, "best_test_accuracy": 83.0, "labels_only_accuracy": 71.5, "method": "semifl"}
+    (run / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    assert invoke(["compare", str(run), "--metric", "best_test_accuracy"]) == 0
+    out = capsys.readouterr().out
+    assert "83.0" in out
+    assert "71.5" in out
+
+
 def test_compare_says_when_runs_have_no_seed_in_common(tmp_path: Path, capsys: Output) -> None:
     runs = [make_run(tmp_path / "a", 0, 80.0), make_run(tmp_path / "b", 1, 90.0, threshold=0.5)]
     assert invoke(["compare", *map(str, runs)]) == 0
@@ -86,6 +96,20 @@ def test_a_sweep_runs_its_grid_once_and_prints_the_best_first(tmp_path: Path, ca
     assert "0 of 4 runs" in capsys.readouterr().err
 
 
+def test_a_sweep_by_an_error_prints_the_lowest_first(tmp_path: Path, capsys: Output, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.toml").write_text(toml.dumps({**toy_table(), "labels_only": False}), encoding="utf-8")
+    (tmp_path / "grid.toml").write_text(SWEEP.replace("[0, 1]", "[0]"), encoding="utf-8")
+    assert invoke(["sweep", "grid.toml", "--jobs", "1"]) == 0
+    runs = sorted((tmp_path / "runs/sweeps/grid").glob("*/result.json"))
+    for path, error in zip(runs, (9.0, 4.0), strict=True):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"calibration_error": error}), encoding="utf-8")
+    capsys.readouterr()
+    assert invoke(["sweep", "grid.toml", "--metric", "calibration_error"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| method")]
+    assert [float(line.split("|")[2].split()[0]) for line in lines[:2]] == [4.0, 9.0]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -95,6 +119,10 @@ def test_a_sweep_runs_its_grid_once_and_prints_the_best_first(tmp_path: Path, ca
         ("[gird]\nx = 1", "unknown key gird"),
         ("[grid]\nmethod.threshhold = [1.0]", "threshold"),
         ('preset = "digit"\n[grid]\nmethod.threshold = [1.0]', "digits"),
+        ("grid = 3", "grid is a section"),
+        ("set = 3\n[grid]\nmethod.threshold = [1.0]", "set is a section"),
+        ("[grid]\nseed = [0, 1]", "grid has no seed"),
+        ("[set]\nseed = 1\n[grid]\nmethod.threshold = [1.0]", "set has no seed"),
     ],
 )
 def test_mistakes_in_a_sweep_are_one_sentence(text: str, said: str, tmp_path: Path, capsys: Output) -> None:

@@ -182,6 +182,7 @@ def test_unreadable_files_are_one_sentence(tmp_path: Path) -> None:
     [
         ({"clients": 43}, "data.clients = 43 is more than the 42 unlabeled pictures there are"),
         ({"labeled": 7}, "data.labeled = 7 cannot be balanced over 3 classes"),
+        ({"labeled": 0}, "data.labeled must be at least 1, not 0"),
         ({"labeled": 51}, "asks for 17 pictures of every class, but class 'red' has only 16"),
         ({"labeled": 3, "validation": 0.5}, "leaves class 'red', which has 1 labels"),
         ({"partition": {"name": "site"}}, "needs data that come by site"),

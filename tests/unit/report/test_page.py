@@ -170,6 +170,31 @@ def test_label_free_curves_where_nobody_knows_the_truth(tmp_path: Path) -> None:
     assert "strong views that agree: from 90.0 % in round 1" in text
 
 
+def untested(index: int) -> dict[str, Any]:
+    return {key: value for key, value in round_line(index).items() if key not in ("accuracy", "loss")}
+
+
+def test_the_dot_of_the_final_model_is_after_the_last_round_tested_or_not(tmp_path: Path) -> None:
+    lines = [untested(1), round_line(2), untested(3), round_line(4), untested(5)]
+    (group,) = group_runs([read_run(write_run(tmp_path / "run", lines))])
+    assert [point.round for point in group.series("accuracy")] == [2, 4]
+    assert group.last_round == 5
+    # Rounds 2 to 6 lie from 46 to 424: the line ends in the middle, the dot and the dashed line at the end.
+    (drawing,) = re.findall(r'<figure id="accuracy".*?</svg>', page([tmp_path / "run"]), re.DOTALL)
+    assert re.findall(r'<path class="line c1" d="M(\d+) [\d.]+L(\d+) ', drawing) == [("46", "235")]
+    assert re.findall(r'<circle class="c1" cx="(\d+)"', drawing) == ["424"]
+
+
+def test_a_mean_is_of_rounds_that_every_seed_has_tested(tmp_path: Path) -> None:
+    often = [round_line(index, accuracy=60.0 + index) for index in range(1, 5)]
+    seldom = [untested(1), round_line(2, accuracy=70.0), untested(3), round_line(4, accuracy=72.0)]
+    runs = [write_run(tmp_path / str(seed), lines, seed) for seed, lines in enumerate((often, seldom))]
+    (group,) = group_runs([read_run(run) for run in runs])
+    assert [(point.round, point.mean) for point in group.series("accuracy")] == [(2, 66.0), (4, 68.0)]
+    # What no test is needed for is there of every round.
+    assert [point.round for point in group.series("label_ratio")] == [1, 2, 3, 4]
+
+
 def test_seeds_become_one_line_with_a_band(tmp_path: Path) -> None:
     runs = [
         write_run(tmp_path / f"seed-{seed}", [round_line(index, accuracy=value) for index in (1, 2)], seed)
