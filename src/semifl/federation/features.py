@@ -68,11 +68,19 @@ class FrozenFeatures:
             self._opened[owner, number] = kept
 
     def lookup(self, tickets: Tensor) -> Tensor:
-        """The features of tickets of one owner, in their order."""
+        """The features of tickets in their order; of several owners where pictures are pooled."""
         flat = tickets.flatten(1)
         if not len(flat):
             return torch.empty(0)
-        owner, positions, views = int(_number(flat[:1, OWNER])), _number(flat[:, POSITION]), flat[:, VIEW].long()
+        owners = _number(flat[:, OWNER])
+        parts = {owner: self._of_one(owner, flat[owners == owner]) for owner in sorted(set(owners.tolist()))}
+        features = torch.empty(len(flat), *next(iter(parts.values())).shape[1:])
+        for owner, part in parts.items():
+            features[owners == owner] = part
+        return features
+
+    def _of_one(self, owner: Owner, flat: Tensor) -> Tensor:
+        positions, views = _number(flat[:, POSITION]), flat[:, VIEW].long()
         last = max(number for holder, number in self._opened if holder == owner)
         numbers = (positions // BLOCK).clamp(max=last)
         found = self._opened[owner, int(numbers[0])]

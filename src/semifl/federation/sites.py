@@ -176,7 +176,8 @@ class ClientSite:
         return fit(Seat(network, self._ask) if self._ask else network, job)
 
     def outputs(self, model: Snapshot, images: Tensor) -> Tensor:
-        return torch.cat(list(infer(self._place, model, images))).cpu()
+        nothing = torch.empty(0, self.facts.classes)  # of a client without pictures
+        return torch.cat([nothing, *(logits.cpu() for logits in infer(self._place, model, images))])
 
     def statistics(self, weights: Weights) -> BatchNormStats:
         return own_statistics(self._place, weights, self.images)

@@ -103,10 +103,11 @@ class Network:
         seen: list[Tensor] = []
         hook = linear[-1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
         try:
-            logits = self(images)
+            with casting(self.device, self.precision):
+                logits: Tensor = self.module(images)  # not a compiled one, which would pass the hook by
         finally:
             hook.remove()
-        return logits, widened(seen[-1])
+        return widened(logits), widened(seen[-1])
 
     def frozen(self, images: Tensor) -> Tensor:
         """What the frozen part of a model that has one makes of pictures."""

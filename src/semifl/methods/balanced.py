@@ -1,7 +1,7 @@
 """SemiFL in balance: the server learns as clients do and as much; clients label by what they are made of.
 
 Letters: W weights, S_t cohort, w weight of a pseudo-label, D the pictures to train on, π shares of the classes among
-the server's labels, ν among all clients' predictions, λ_mix the Mixup weight.
+the server's labels as it learns from them, ν among all clients' predictions, λ_mix the Mixup weight.
 `docs/methods/balanced.md` says what each part brings, and how that was measured.
 """
 
@@ -51,7 +51,7 @@ class Sent(NamedTuple):
 
     model: Snapshot
     π: Tensor
-    ν: Tensor  # π, too, before anybody told
+    ν: Tensor  # the labels', too, before anybody told
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Balanced(LabeledServer):
         W = self.server_update(server, state.weights, t)
         stats = self.refresh(W, server, clients, ())
         model = Snapshot(W, corrected(stats, state.correction))
-        π = shares(F.one_hot(server.labels, server.facts.classes))
-        sent = Sent(model, π, state.predicted if len(state.predicted) else π)
+        y = self.targets(server)  # what it learned from is what a client's shares are compared with
+        sent = Sent(model, shares(y), state.predicted if len(state.predicted) else shares(y > 0))
         told: list[Tensor] = []
         change = self.aggregation(heard(clients.each(S_t, sent, t), told))
         mean = change and {name: W[name] + change[name] for name in W}
@@ -87,12 +87,14 @@ class Balanced(LabeledServer):
         W = self.server_update(server, state.weights, t)
         return Snapshot(W, corrected(self.refresh(W, server, clients, ()), state.correction))
 
+    def targets(self, server: Server) -> Tensor:
+        y = F.one_hot(server.labels, server.facts.classes).float()
+        return y * balancing_weights(server.labels, server.facts.classes) if self.class_weights else y
+
     def server_update(self, server: Server, W: Weights, t: Round) -> Weights:
         steps = self.server_steps + (self.warm_up if t.index == 1 else 0)
         epochs = max(self.server_epochs, math.ceil(steps / len(blocks(len(server.labels), self.server_batch))))
-        y = F.one_hot(server.labels, server.facts.classes).float()
-        if self.class_weights:
-            y = y * balancing_weights(server.labels, server.facts.classes)
+        y = self.targets(server)
         plain = self.server_batches(server, epochs)
         batches = self.batches(server, y, torch.arange(len(y)), self.server_batch, epochs)
         loss = partial(self.server_loss, self.labeled_loss(server.labels, server.facts.classes))
@@ -107,7 +109,9 @@ class Balanced(LabeledServer):
         L_weak, terms = weak_loss(network, plain)["loss"], self.loss(network, mixed)
         return terms | {"loss": L_weak + terms["loss"], "weak": L_weak}
 
-    def client_update(self, client: Client, sent: Sent, t: Round) -> Update:
+    def client_update(self, client: Client, sent: Sent, t: Round) -> Update | None:
+        if not len(client.images):
+            return None
         model = sent.model
         view = weak(client.images, client.facts, client.seed.at("label"))
         p = client.outputs(model, view).softmax(dim=1)  # once, with the model as it was sent

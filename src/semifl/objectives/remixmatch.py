@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semifl.data.epochs import PairedBatch, View
+from semifl.errors import UserError
 from semifl.fields import Count, NotNegative, Positive, Share
 from semifl.learning.network import Network
 from semifl.learning.training import Memory
@@ -95,6 +96,8 @@ class ReMixMatch(Objective):
 
     def rotation_loss(self, network: Network, images: Tensor, memory: Memory) -> Tensor:
         """Cross-entropy of four quarter turns, told apart by a linear head of its own on the network's features."""
+        if getattr(network.module, "takes_features", False):
+            raise UserError("remixmatch turns pictures, and frozen features cannot be turned: model.views = 0")
         turned, r = rotate(images)
         _, features = network.with_features(turned)
         if ROTATION[0] not in memory:  # only now is the number of features known

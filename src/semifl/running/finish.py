@@ -95,9 +95,10 @@ def _choose(context: RunContext, model: Snapshot, baselines: Baselines, guard: G
     """The better of the final and the guard's best model, if it beats labels alone; else the labels-only model."""
     score = context.server.grade(model, "validation")
     if getattr(score, context.metric) < guard.value:
-        # With the statistics of the server's own pictures, which can always be had.
-        model = Snapshot(guard.weights, context.server.statistics(guard.weights))
-        score = context.server.grade(model, "validation")
+        kept = Snapshot(guard.weights, guard.stats or context.server.statistics(guard.weights))
+        again = context.server.grade(kept, "validation")
+        if getattr(again, context.metric) >= getattr(score, context.metric):
+            model, score = kept, again
     baseline = baselines["train"].validation
     assert baseline is not None
     if beats(score, baseline, context.metric):

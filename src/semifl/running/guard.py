@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot, Weights
 from semifl.records.metrics import WORDS, Metric
@@ -23,6 +24,7 @@ class Guard(NamedTuple):
     weights: Weights
     value: float  # of the metric that decides, in percent, on the labels held out
     fallbacks: int
+    stats: BatchNormStats | None = None  # that go with the weights; older checkpoints have none
 
 
 def first_guard(weights: Weights) -> Guard:
@@ -33,7 +35,7 @@ def judge(guard: Guard, tested: Snapshot, score: Score, metric: Metric, state: A
     """The State to go on with, and what is remembered."""
     value: float = getattr(score, metric)
     if value >= guard.value:
-        return state, guard._replace(weights=tested.weights, value=value)
+        return state, guard._replace(weights=tested.weights, value=value, stats=tested.stats)
     if value >= guard.value - 2 * standard_error(guard.value, score, metric):
         return state, guard
     return method.start(guard.weights), guard._replace(fallbacks=guard.fallbacks + 1)

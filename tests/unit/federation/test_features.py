@@ -64,6 +64,23 @@ def test_features_are_what_the_frozen_part_makes_of_the_views(lite, tmp_path):
         assert torch.allclose(found, network.frozen(normalize(views[[3, 0, 2]], facts)), atol=1e-5)
 
 
+def test_pictures_of_several_owners_in_one_batch_have_each_their_own_features(lite, tmp_path):
+    """As in one place with everybody's labels; by the pictures themselves."""
+    place = place_of(lite, tmp_path)
+    pictures = torch.cat([place.images[place.labeled], place.images[place.holdings[2]]])
+    mixed = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(1))
+    asked = torch.cat([place.labeled_images(place.labeled), place.images_of(2)])[mixed]
+    expected = place.network.frozen(normalize(pictures[mixed], place.of_pictures().facts))
+    assert torch.allclose(normalize(asked, place.facts), expected, atol=1e-5)
+
+
+def test_a_method_that_turns_pictures_is_refused_where_there_are_only_features(lite, tmp_path):
+    turning = table(lite)
+    turning["method"] = {"name": "centralized", "objective": {"name": "remixmatch"}}
+    with pytest.raises(UserError, match=r"features cannot be turned: model\.views = 0$"):
+        start(decode(turning), tmp_path / "run")
+
+
 def test_logits_of_test_pictures_are_those_of_the_whole_network(lite, tmp_path):
     place = place_of(lite, tmp_path)
     model = Snapshot(place.network.weights(), {})

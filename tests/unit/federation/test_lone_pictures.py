@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 from semifl.configuration.config import decode
+from semifl.data.partition import Holdings
 from semifl.running.loop import start
+from testbed import Testbed
 from toys import toy_table
 
 
@@ -23,6 +25,16 @@ def test_a_client_with_one_picture_takes_part(name: str, tmp_path) -> None:
         method["threshold"] = 0.0
     result = start(decode({**table, "rounds": 2, "method": method, "labels_only": False}), tmp_path / "run")
     assert result["rounds"] == 2
+
+
+@pytest.mark.parametrize("name", ["semifl", "balanced"])
+def test_a_client_without_a_picture_abstains(name: str) -> None:
+    testbed = Testbed(name=name, **({"threshold": 0.0} if name == "semifl" else {}))
+    order, offsets = testbed.place.holdings.order, testbed.place.holdings.offsets.clone()
+    offsets[1] = 0  # the second client has what the first had as well
+    testbed.place.holdings = Holdings(order, offsets)
+    testbed.round(1, testbed.method.start(testbed.first))
+    assert [bool(reply.update) for reply in testbed.clients.replies] == [False, True, True, True]
 
 
 def test_a_burst_model_is_not_remembered(tmp_path) -> None:

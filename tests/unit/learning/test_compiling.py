@@ -55,6 +55,16 @@ def test_only_passes_of_training_are_compiled(monkeypatch: pytest.MonkeyPatch) -
     assert passes == [4, 5]
 
 
+def test_features_are_seen_in_a_compiled_network_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    network, module = Network(model(), compiled=True), model()
+    images = torch.randn(5, 1, 4, 4, generator=torch.Generator().manual_seed(3))
+    network(images)  # compiled by now, without anybody looking
+    logits, features = network.with_features(images)
+    torch.testing.assert_close(features, module[:4](images), rtol=0, atol=1e-5)
+    torch.testing.assert_close(logits, module(images), rtol=0, atol=1e-5)
+
+
 def test_without_a_compiler_it_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*args: object) -> None:
         raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found\n\nSet TORCHDYNAMO_VERBOSE=1")

@@ -251,3 +251,15 @@ def test_rare_labels_can_weigh_as_much_as_common_ones() -> None:
     testbed.method.server_update(server, testbed.first, t)
     ((_, batch),) = seen
     assert sorted(batch.fix_labels.sum(dim=1).tolist()) == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2.0])
+
+
+@pytest.mark.parametrize(("class_weights", "learned"), [(False, (0.75, 0.0, 0.25)), (True, (0.5, 0.0, 0.5))])
+def test_clients_are_offset_from_the_shares_that_the_server_learned_from(class_weights, learned) -> None:
+    """ν are the labels' own shares in any case, before anybody told: of three labels of a class and one of another."""
+    testbed = Testbed(name="balanced", class_weights=class_weights, warm_up=0, server_steps=1, server_epochs=1)
+    testbed.server.images, testbed.server.labels = testbed.server.images[:4], torch.tensor([0, 0, 0, 2])
+    testbed.round(1, testbed.method.start(testbed.first))
+    ((sent, _),) = testbed.clients.sent
+    even = 0.1 / 3
+    assert sent.π.tolist() == pytest.approx([(share + even) / 1.1 for share in learned], rel=1e-5)
+    assert sent.ν.tolist() == pytest.approx([(share + even) / 1.1 for share in (0.75, 0.0, 0.25)], rel=1e-5)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
@@ -12,10 +13,12 @@ import torch
 from semifl import toml
 from semifl.configuration.config import Chosen, Config, decode
 from semifl.errors import RunStopped, UserError
+from semifl.learning.batchnorm import Moments
 from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot
 from semifl.methods.semifl import SemiFL
 from semifl.running.context import Silent
+from semifl.running.finish import _choose
 from semifl.running.guard import Guard, beats, first_guard, judge, standard_error, what_it_can_tell
 from semifl.running.loop import resume, start, start_or_resume
 from semifl.running.reproduce import reproduce
@@ -234,10 +237,10 @@ def test_the_guard_goes_back_to_the_best_model_only_if_a_new_one_is_clearly_wors
     good = {"w": torch.ones(2)}
     guard = Guard(good, 80.0, 0)
     state = method.start({"w": torch.zeros(2)})
-    tested = Snapshot({"w": torch.full((2,), 5.0)}, {})
+    tested = Snapshot({"w": torch.full((2,), 5.0)}, {"norm": Moments(torch.zeros(2), torch.ones(2), 9)})
     better, remembered = judge(guard, tested, score(33, 7), "accuracy", state, method)
     assert better is state
-    assert (remembered.value, remembered.weights) == (82.5, tested.weights)
+    assert (remembered.value, remembered.weights, remembered.stats) == (82.5, tested.weights, tested.stats)
     same, remembered = judge(
         guard, tested, score(28, 12), "accuracy", state, method
     )  # 70 %: within two standard errors
@@ -247,6 +250,17 @@ def test_the_guard_goes_back_to_the_best_model_only_if_a_new_one_is_clearly_wors
     assert back.weights is good
     assert float(back.past.first["w"].abs().sum()) == 0
     assert remembered.fallbacks == 1
+
+
+@pytest.mark.parametrize(("then", "again", "kept"), [(90.0, 36, "the best"), (90.0, 20, "the final")])
+def test_the_guards_model_is_kept_with_its_statistics_if_it_still_does_better(then, again, kept) -> None:
+    """The final model has 30 of 40 labels held out right; the best one had 90 % once, and is judged anew."""
+    final, stats = Snapshot({}, {}), {"norm": Moments(torch.zeros(2), torch.ones(2), 9)}
+    guard = Guard({"w": torch.ones(2)}, then, 0, stats)
+    server = SimpleNamespace(grade=lambda model, _: score(30, 10) if model is final else score(again, 40 - again))
+    context = SimpleNamespace(server=server, metric="accuracy")
+    model, _ = _choose(context, final, {"train": SimpleNamespace(validation=score(4, 36))}, guard)
+    assert model == {"the best": Snapshot(guard.weights, stats), "the final": final}[kept]
 
 
 def test_a_model_must_beat_its_rival_by_more_than_chance() -> None:

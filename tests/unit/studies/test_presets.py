@@ -66,7 +66,7 @@ VALUES = [
     ("fedmatch-authors", "rounds", 200, "[FedMatch]"),
     ("fedrgd-authors", "data.labeled", 1000, "[FedRGD]"),
     ("fedrgd-authors", "data.clients", 10, "[FedRGD]"),
-    ("fedrgd-authors", "method.lr", 0.165, "[FedRGD] 0.03 × 11 × 64 / 128"),
+    ("fedrgd-authors", "method.lr", 0.09, "[FedRGD] 0.03 × 6 × 64 / 128: two groups of five clients and a replica"),
     ("fedrgd-authors", "method.weight_decay", 1e-4, "[FedRGD]"),
     ("fedrgd-authors", "method.iterations", 16, "[FedRGD]"),
     ("fedrgd-authors", "method.warm_up", 5 * 64, "[FedRGD] 5 epochs of 65,536 / 64 / 16 rounds"),
