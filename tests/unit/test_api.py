@@ -20,7 +20,7 @@ from semifl.cli import invoke
 from semifl.configuration.config import decode
 from semifl.models.cnn import Cnn
 from semifl.running.loop import start
-from toys import COLOURS, toy_model, toy_table
+from toys import COLOURS, TwoKinds, toy_model, toy_table
 
 METHOD = SemiFL(activity_rate=1.0, threshold=0.3, client_epochs=1, server_epochs=2, server_batch=4)
 QUICK = {"rounds": 2, "progress": False, "threads": 1, "labels_only": False, "device": "cpu"}
@@ -450,6 +450,25 @@ def test_methods_by_name_and_numbers_of_numpy(tmp_path: Path) -> None:
     assert "threshold = 0.5\n" in (tmp_path / "b/config.toml").read_text()
     with pytest.raises(UserError, match=r"method must be a method such as SemiFL\(threshold=0.9\)"):
         train(SemiFL, model="cnn", on=toy_data(), **QUICK)  # type: ignore[arg-type]
+
+
+def test_with_labels_held_out_every_number_is_of_the_model_that_is_given(tmp_path: Path) -> None:
+    """Also the threshold, which nobody may use with another model."""
+    two = TwoKinds(pictures=160).load()
+    data = FederatedData(
+        labeled=(two.images[:60], two.labels[:60]),
+        clients=[two.images[60:110], two.images[110:]],
+        test=(two.test_images, two.test_labels),
+        validation=0.5,
+    )
+    method = SemiFL(activity_rate=1.0, client_epochs=2, server_epochs=2, lr=0.1)
+    result = train(method, model="cnn", on=data, out=tmp_path / "run", **{**QUICK, "rounds": 4})
+    assert result.summary["best_round"] < 5  # else the kept model is the last one, and nothing is shown
+    ill, sick = result.probabilities(two.test_images)[:, 1].numpy(), two.test_labels.numpy() == 1
+    said = ill >= result.decision_threshold
+    assert result.sensitivity == pytest.approx(100 * said[sick].mean())
+    assert result.specificity == pytest.approx(100 * (~said[~sick]).mean())
+    assert result.accuracy == pytest.approx(100 * ((ill >= 0.5) == sick).mean())
 
 
 def test_the_guard_needs_validation(tmp_path: Path) -> None:

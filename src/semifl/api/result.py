@@ -19,7 +19,7 @@ from semifl.learning import batchnorm
 from semifl.learning.evaluation import slices
 from semifl.learning.network import Network
 from semifl.learning.targets import pseudo_labels
-from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, said
+from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, of_the_kept, said
 from semifl.records.record import RoundRecord, Summary, number
 from semifl.report.curves import draw_curves
 from semifl.trained.export import ENDINGS, Target, export
@@ -68,43 +68,43 @@ class Result:
 
     @property
     def accuracy(self) -> float:
-        """Of the final model on the test pictures, in percent."""
-        return float(self.summary["accuracy"])
+        """Of `model` on the test pictures, in percent; this and what follows, as `summary` has the last round's too."""
+        return self._of_model("accuracy") or 0.0
 
     @property
     def balanced_accuracy(self) -> float:
         """The mean over the classes of each one's own accuracy, in percent."""
-        return float(self.summary["balanced_accuracy"])
+        return self._of_model("balanced_accuracy") or 0.0
 
     @property
     def auc(self) -> float | None:
         """Area under the ROC curve in percent, the mean over the classes; None of a run of an earlier version."""
-        return self._number("auc")
+        return self._of_model("auc")
 
     @property
     def f1(self) -> float | None:
         """The mean over the classes of their F1, in percent."""
-        return self._number("f1")
+        return self._of_model("f1")
 
     @property
     def calibration_error(self) -> float | None:
         """Mean gap between confidence and accuracy, in percent."""
-        return self._number("calibration_error")
+        return self._of_model("calibration_error")
 
     @property
     def sensitivity(self) -> float | None:
         """Percent of the positive test pictures that are found at `decision_threshold`; None but for two classes."""
-        return self._number("sensitivity")
+        return self._of_model("sensitivity")
 
     @property
     def specificity(self) -> float | None:
         """Percent of the negative test pictures that are left alone at `decision_threshold`."""
-        return self._number("specificity")
+        return self._of_model("specificity")
 
     @property
     def decision_threshold(self) -> float | None:
         """Probability of the positive class from which on it is said: chosen on labels held out, or 0.5."""
-        return self._number("decision_threshold")
+        return self._of_model("decision_threshold")
 
     @property
     def labels_only_accuracy(self) -> float | None:
@@ -116,6 +116,10 @@ class Result:
         """All of these numbers for the model trained without any client, by name; empty if it was not trained."""
         found = {name: self._number(f"labels_only_{name}") for name in OF_A_MODEL}
         return {name: value for name, value in found.items() if value is not None}
+
+    def _of_model(self, name: str) -> float | None:
+        """The kept model's: with labels held out that is the best on them, not the last one."""
+        return self._number(f"{of_the_kept(self.summary)}{name}")
 
     def _number(self, name: str) -> float | None:
         return number({**self.summary}.get(name))
@@ -174,7 +178,7 @@ class Result:
         metric = metric_of(self.summary)
         only = self._number(f"labels_only_{metric}")
         brought = "" if only is None else f", labels only {only:.1f} %"
-        reached = said(metric, self._number(metric))
+        reached = said(metric, self._of_model(metric))
         return f"{WORDS[metric]} {reached}{brought}, {counted(len(self.rounds), 'round')}"
 
     def _repr_png_(self) -> bytes:

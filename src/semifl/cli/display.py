@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from semifl.errors import RunStopped, UserError
-from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, said
+from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, of_the_kept, said
 from semifl.records.record import Summary, number
 from semifl.report.advice import advise
 from semifl.report.reading import read_run
@@ -61,18 +61,20 @@ def finished(directory: Path, result: Summary) -> None:
 def outcome(result: Summary) -> list[str]:
     """How good the model is and what the clients brought, in the metric that decides; then the other numbers."""
     facts = {**result}
-    metric = metric_of(facts)
-    value, best, alone = (number(facts.get(f"{prefix}{metric}")) for prefix in ("", "best_", "labels_only_"))
+    metric, kept = metric_of(facts), of_the_kept(facts)
     name = WORDS[metric]
-    lines = [f"{name:<12} {said(name, value)}  (best round {result['best_round']}: {said(name, best)})"]
+    value, last, best, alone = (number(facts.get(f"{each}{metric}")) for each in (kept, "", "best_", "labels_only_"))
+    beside = f"best round {result['best_round']}: {said(name, best)}"
+    if kept:
+        beside = f"round {result['best_round']}, the best on labels held out; the last model: {said(name, last)}"
+    lines = [f"{name:<12} {said(name, value)}  ({beside})"]
     if alone is not None and value is not None:
         plain = number(facts.get(f"plain_labels_only_{metric}"))
         use = "" if plain is None else f"this use of the labels brought {alone - plain:+.1f} points, "
         lines.append(f"labels only  {said(name, alone)}  {use}the clients brought {value - alone:+.1f} points")
-    others = [each for each in OF_A_MODEL if each != metric and number(facts.get(each)) is not None]
-    if others:
-        lines.append(f"also         {', '.join(f'{WORDS[each]} {said(each, number(facts[each]))}' for each in others)}")
-    return lines
+    others = {each: number(facts.get(f"{kept}{each}")) for each in OF_A_MODEL if each != metric}
+    told = [f"{WORDS[each]} {said(each, value)}" for each, value in others.items() if value is not None]
+    return [*lines, f"also         {', '.join(told)}"] if told else lines
 
 
 def _written(directory: Path) -> str:

@@ -114,7 +114,7 @@ class LocalFederation:
     def _failed(self, client: ClientId, failure: JobFailed, t: Round) -> Reply:
         if failure.errno in DISK:  # the simulation's disk, not the client's fault
             raise OSError(failure.errno, failure.reason) from failure
-        if self._failures_allowed == 0:
+        if self._failures_allowed <= 0:  # fewer than none, if a person has lowered the limit since
             raise RunStopped(f"client {client} failed in round {t.index}: {failure.reason}") from failure
         self._failures_allowed -= 1
         return Reply(client, None, "failed", failure.reason, {})

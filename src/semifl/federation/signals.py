@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from semifl.records.record import number
+
 Form = Literal["count", "sum", "classes", "bins", "rate"]  # of pictures; over pictures; by class; ten bars; none
 BINS = 10
 
@@ -78,7 +80,7 @@ def recorded(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             those = [each for each in spoke if signal.name in each]
             part, whole = (float(sum(each.get(name, 0) for each in those)) for name in (signal.name, curve.over))
             if whole or curve.always:
-                record[curve.key] = curve.scale * part / whole if whole else None
+                record[curve.key] = number(curve.scale * part / whole) if whole else None
         if signal.total:
             counts = [each[signal.name] for each in spoke if signal.name in each]
             record[signal.total] = [sum(column) for column in zip(*counts, strict=True)]

@@ -14,6 +14,7 @@ from semifl.learning.weights import Weights
 
 SHIFT, SQUARE = "shift of ", "square of "  # before a layer's name: no parameter has a space in its name
 SMALLEST = 0.05  # of a variance, so that no average of changes makes one vanish
+DEAD = 1e-8  # variance up to which a channel says the same of all the server's pictures and is no unit for others'
 
 
 def unchanged(stats: BatchNormStats) -> Weights:
@@ -28,13 +29,15 @@ def measured(own: BatchNormStats, sent: BatchNormStats) -> Weights:
     """A client's: how far its means lie off, in standard deviations, and its mean squares from there, in variances.
 
     Both are averages over pictures, so the average over clients is that of all their pictures together, with what their
-    means differ by among themselves.
+    means differ by among themselves. A channel that is dead at the server stays as it was sent.
     """
     found = unchanged(sent)
     for name in sent.keys() & own.keys():
         (_, mean, var), (_, theirs, variance) = sent[name], own[name]
-        found[SHIFT + name] = ((theirs - mean) / var.sqrt()).float()
-        found[SQUARE + name] = ((variance + (theirs - mean) ** 2) / var).float()
+        alive = var > DEAD
+        shift, square = (theirs - mean) / var.sqrt(), (variance + (theirs - mean) ** 2) / var
+        found[SHIFT + name] = shift.where(alive, 0.0).float()
+        found[SQUARE + name] = square.where(alive, 1.0).float()
     return found
 
 

@@ -247,7 +247,8 @@ def noise_output(model: Snapshot, server: Server) -> Tensor:
     """What a model says of one picture of Gaussian noise, the same for all: models that agree there are alike."""
     shape = (1, server.facts.channels, server.facts.size, server.facts.size)
     noise = torch.randn(shape, generator=Seed(0).at("picture of noise"))
-    return server.outputs(model, noise).softmax(dim=1)[0]
+    # A model that has diverged says nothing, which is every class alike: it must not end the others' round.
+    return server.outputs(model, noise).softmax(dim=1)[0].nan_to_num(1 / server.facts.classes)
 
 
 def sparse_bytes(change: Weights) -> int:

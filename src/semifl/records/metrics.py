@@ -43,6 +43,11 @@ def labels_only(metric: str) -> str:
     return f"labels_only_{metric.removeprefix('best_').removeprefix('test_')}"
 
 
+def of_the_kept(summary: Mapping[str, Any]) -> str:
+    """What stands before the names of the kept model's numbers in result.json; an earlier version did not say."""
+    return "best_" if summary.get("kept") == "best" else ""
+
+
 def said(name: str, value: float | None) -> str:
     """A number and its unit, for people."""
     if value is None:

@@ -12,8 +12,9 @@ from semifl.records.metrics import Metric
 
 LARGEST = 1e18  # of numbers; what lies beyond is damage
 Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST)]
+Unbounded = Annotated[float, Field(allow_inf_nan=False)]  # what a round that diverged leaves: a run goes on after it
 Clients = list[int]
-Terms = dict[str, Number | None]
+Terms = dict[str, Unbounded | None]
 JSON = dict[str, Any]  # an object of JSON that is none of the types below
 
 
@@ -36,13 +37,13 @@ class Measured(TypedDict):
     decision_threshold: NotRequired[Number]  # this and the next two of two classes alone
     sensitivity: NotRequired[Number]
     specificity: NotRequired[Number]
-    loss: Number | None
+    loss: Unbounded | None
     validation_accuracy: NotRequired[Number]
     validation_balanced_accuracy: NotRequired[Number]
     validation_auc: NotRequired[Number]
     validation_f1: NotRequired[Number]
-    server_loss: Number | None
-    client_loss: Number | None
+    server_loss: Unbounded | None
+    client_loss: Unbounded | None
     cohort: Clients
     abstained: Clients
     failed: Clients
@@ -52,7 +53,7 @@ class Measured(TypedDict):
     class_histogram: list[Number]
     agreement: Number | None
     terms: SideTerms
-    update_norm: Number | None
+    update_norm: Unbounded | None
     bytes_up: Number
     bytes_down: Number
 
@@ -81,6 +82,7 @@ class Summary(TypedDict):
     seed: int
     rounds: int
     metric: NotRequired[Metric]  # what decided
+    kept: NotRequired[Literal["last", "best"]]  # whose numbers are those of model.safetensors
     accuracy: Number
     balanced_accuracy: Number
     best_accuracy: Number

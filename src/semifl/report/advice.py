@@ -133,7 +133,7 @@ def _fallen(run: Run) -> Iterator[str]:
 
 def _no_gain(run: Run) -> Iterator[str]:
     metric = metric_of(run.settings)
-    last, alone = number(run.result.get(metric)), number(run.result.get(f"labels_only_{metric}"))
+    last, alone = number(run.of_the_kept(metric)), number(run.result.get(f"labels_only_{metric}"))
     if last is None or alone is None or last - alone >= AS_GOOD:
         return
     confident = list(run.series("confident_accuracy").values())[-RECENT:]
@@ -184,7 +184,7 @@ def _odd_sites(run: Run) -> Iterator[str]:
 
 
 def _uneven(run: Run) -> Iterator[str]:
-    last, balanced = number(run.result.get("accuracy")), number(run.result.get("balanced_accuracy"))
+    last, balanced = number(run.of_the_kept("accuracy")), number(run.of_the_kept("balanced_accuracy"))
     if last is not None and balanced is not None and abs(last - balanced) >= UNEVEN:
         yield (
             f"Classes are not learned evenly: accuracy is {last:.1f} %, but the mean over classes {balanced:.1f} %. "

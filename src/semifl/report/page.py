@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 
 from semifl.durable import replace_text
-from semifl.records.metrics import METRICS, WORDS, Metric, said
+from semifl.records.metrics import METRICS, WORDS, Metric, of_the_kept, said
 from semifl.records.record import number
 from semifl.report.advice import advise, advise_together
 from semifl.report.class_figures import calibration, classes, confusion
@@ -118,20 +118,20 @@ def _section(run: Run, label: str) -> Section:
 
 def _tiles(group: Group) -> list[tuple[str, str]]:
     """The outcome in a few large numbers, means where there are several seeds."""
-    metric = group.metric
-    name, best = WORDS[metric], group.result(f"best_{metric}")
-    last, alone = group.result(metric), group.result(f"labels_only_{metric}")
+    metric, kept = group.metric, of_the_kept(group.runs[0].outcome)
+    value, alone = group.result(f"{kept}{metric}"), group.result(f"labels_only_{metric}")
+    name, other = WORDS[metric], group.result(metric if kept else f"best_{metric}")
     so_far = group.series(metric)
-    if last is None and so_far:
-        name, last = f"{name} so far", so_far[-1].mean
-        best = max(point.mean for point in so_far)
-    tiles = [(name, _percent(last)), ("labels only", _percent(alone))]
+    if value is None and so_far:
+        name, value = f"{name} so far", so_far[-1].mean
+        other = max(point.mean for point in so_far)
+    tiles = [(f"{name}, best on labels held out" if kept else name, _percent(value)), ("labels only", _percent(alone))]
     plain = group.result(f"plain_labels_only_{metric}")
     if alone is not None and plain is not None:
         tiles.append(("this use of the labels brought", f"{alone - plain:+.1f} points"))
-    if last is not None and alone is not None:
-        tiles.append(("the clients brought", f"{last - alone:+.1f} points"))
-    tiles.append(("best round", _percent(best)))
+    if value is not None and alone is not None:
+        tiles.append(("the clients brought", f"{value - alone:+.1f} points"))
+    tiles.append(("last model" if kept else "best round", _percent(other)))
     tiles.append(("rounds", " / ".join(dict.fromkeys(_progress(run) for run in group.runs))))
     seconds = group.result("seconds")
     tiles.append(("time", _duration(seconds) if seconds is not None else "–"))

@@ -10,6 +10,7 @@ from typing import Any
 
 from semifl.errors import UserError
 from semifl.records.directory import FILES, RunDirectory
+from semifl.records.metrics import of_the_kept
 from semifl.records.record import JSON, number
 from semifl.toml import dotted
 
@@ -55,6 +56,10 @@ class Run:
     def outcome(self) -> JSON:
         """The result; of a run that goes on, what its labels-only model has reached."""
         return self.labels_only | self.result
+
+    def of_the_kept(self, name: str) -> Any:
+        """A number of the model that a finished run has kept: the last one, or the best by labels held out."""
+        return self.result.get(f"{of_the_kept(self.result)}{name}")
 
     @property
     def is_finished(self) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from semifl.configuration.build import World, positive_class
+from semifl.configuration.config import Config
 from semifl.errors import UserError
 from semifl.federation.cluster.address import Cluster
 from semifl.federation.local import LocalFederation
@@ -21,6 +22,7 @@ from semifl.federation.tally import Tally
 from semifl.federation.workers import Log, Pool, threads
 from semifl.federation.world import Federation, Round
 from semifl.learning.compiling import refuse_without_compiler
+from semifl.learning.network import Network
 from semifl.learning.stacking import refuse_unstackable
 from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
@@ -29,6 +31,7 @@ from semifl.records.metrics import Metric
 from semifl.records.record import Measured, RoundRecord, is_best
 
 FEATURES = "features"  # the folder of frozen features, as long as the run goes on
+BATCHES = ("server_batch", "client_batch", "batch")  # fields of methods: pictures in a step
 
 
 class Elsewhere(Protocol):
@@ -204,11 +207,29 @@ def check_outputs(place: Place) -> None:
         )
 
 
-def check_training(place: Place, stack: int) -> None:
+def check_training(place: Place, config: Config) -> None:
     """A way to train that this model or machine cannot follow is told at once, too."""
     place = place.of_pictures()
-    if stack > 1:
-        facts, network = place.facts, place.network
-        refuse_unstackable(network, torch.zeros(2, facts.channels, facts.size, facts.size, device=network.device))
+    facts, network = place.facts, place.network
+    pictures = torch.zeros(2, facts.channels, facts.size, facts.size, device=network.device)
+    if config.run.stack > 1:
+        refuse_unstackable(network, pictures)
     if place.compiled:
         refuse_without_compiler(place.device)
+    if alone := [key for key in BATCHES if getattr(config.method.thing, key, 0) == 1]:
+        _refuse_lone_pictures(network, pictures[:1], alone[0])
+
+
+def _refuse_lone_pictures(network: Network, picture: Tensor, key: str) -> None:
+    """Where a norm has one value of a channel to go by, torch gives up in the middle of a run."""
+    network.module.train()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            network(picture)
+    except ValueError as error:
+        raise UserError(
+            f"method.{key} = 1 is too few for this model, whose norm has one value of a channel in such a batch: "
+            "take 2 or more"
+        ) from error
+    finally:
+        network.module.eval()

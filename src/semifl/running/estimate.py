@@ -65,7 +65,7 @@ def estimate(world: World, workers: int, device: str) -> Estimate:
 
 def _after_one_round(world: World, place: Place, workers: int, result: Estimate) -> Estimate:
     check_outputs(place)
-    check_training(place, world.config.run.stack)
+    check_training(place, world.config)
     result.parameters = place.network.vector.numel()
     config = world.config
     server = _Server(place, world, result, workers)

@@ -18,7 +18,7 @@ from semifl.records.record import JSON, Measured, RoundRecord, Summary, is_best,
 from semifl.regular import remove_folder
 from semifl.running.context import FEATURES, RunContext
 from semifl.running.gallery import write_gallery
-from semifl.running.guard import Guard, beats
+from semifl.running.guard import OF_CLIENTS, OF_LABELS, Guard, beats
 from semifl.running.labels_only import Baselines, scores_alone
 from semifl.running.modelcard import write_model_card
 from semifl.running.recording import measure
@@ -34,6 +34,8 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     if guard:
         model, kept = _choose(context, model, baselines, guard)
     context.test(model)
+    if kept == OF_LABELS:
+        context.tally.validation = None  # it has learned from these labels, so they say nothing about it
     final = measure(t, context.tally, 0.0, context.positive)
     history: list[RoundRecord] = context.directory.rounds()
     best = is_best(final.get(f"validation_{context.metric}"), history, context.metric)
@@ -44,6 +46,7 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     if guard or not held_out or best:
         keep_model(context, final)
     result = summary(context, history, final, baselines, time.perf_counter() - began)
+    result["kept"] = "best" if held_out and not guard else "last"
     if guard:
         result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
     assert context.tally.score is not None
@@ -102,8 +105,8 @@ def _choose(context: RunContext, model: Snapshot, baselines: Baselines, guard: G
     baseline = baselines["train"].validation
     assert baseline is not None
     if beats(score, baseline, context.metric):
-        return model, "the clients' model"
-    return baselines["all"].model, "a labels-only model trained on all labels"
+        return model, OF_CLIENTS
+    return baselines["all"].model, OF_LABELS
 
 
 def summary(
@@ -113,11 +116,12 @@ def summary(
     baselines: Baselines,
     final_seconds: float,
 ) -> Summary:
-    """What result.json says; the final model competes for the best as one more round."""
+    """What result.json says; the final model competes for the best as one more round, if labels held out judge both."""
     config, metric = context.world.config, context.metric
     records: list[Measured] = [*history, final]
     by_test = max(records, key=lambda record: record.get("accuracy", -math.inf))
-    best = max(records, key=lambda record: deciding(record, metric))
+    judged = [record for record in records if f"validation_{metric}" in record] or records
+    best = max(judged, key=lambda record: deciding(record, metric))
     seconds = [record["seconds"]["total"] for record in history]
     found: JSON = {
         "method": config.method.name,

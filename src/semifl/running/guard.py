@@ -17,6 +17,9 @@ from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot, Weights
 from semifl.records.metrics import WORDS, Metric
 
+# What is kept in the end.
+OF_CLIENTS, OF_LABELS = "the clients' model", "a labels-only model trained on all labels"
+
 
 class Guard(NamedTuple):
     """The best model so far by the labels held out, and how often the run has gone back to it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import tomllib
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +69,7 @@ def start(
     directory = RunDirectory(out)
     place = world.place(None, device)
     check_outputs(place)  # before anything is written: a mistake must leave no run behind
-    check_training(place, world.config.run.stack)
+    check_training(place, world.config)
     directory.create(world.config.table(), environment())
     if world.config.warm_start.partial and (loaded := what_was_loaded(world)):
         (observer or Silent()).warn(loaded)
@@ -120,7 +121,8 @@ def resume(
     config = of_run(directory)
     with directory.locked():
         finished = directory.summary()
-        if rounds is not None and rounds != config.run.rounds:
+        is_short = finished is not None and finished["rounds"] < (rounds or 0)  # somebody who watched had ended it
+        if rounds is not None and (rounds != config.run.rounds or is_short):
             config = with_rounds(config, directory, rounds)
         elif finished and not can_go_on(config, directory):
             return finished
@@ -140,7 +142,7 @@ def _go_on(
         raise UserError(
             f"{directory.path} has lost its checkpoints, so its {len(directory.rounds())} rounds cannot be continued"
         )
-    check_training(world.place(None, device), world.config.run.stack)
+    check_training(world.place(None, device), world.config)
     directory.add_event("resumed", after=done, environment=environment())
     return _run(world, directory, workers, device, observer or Silent(), elsewhere)
 
@@ -194,11 +196,11 @@ def _run(
 def _first_learned(context: RunContext, method: Any, which: str, done: int) -> Weights:
     """What the labels alone make of the model. Rounds begin there, and so does the labels-only model beside them."""
     began = time.perf_counter()
-    server, name = context.server_with(context.world.division.server).alone(), LABELS_ONLY[which]
+    server, starts = context.server_with(context.world.division.server).alone(), context.directory.checkpoints
     # Of rounds that are done it was the beginning, however many the run has been given since.
-    trained = max(Checkpoints(context.directory.checkpoints / name).rounds(), default=0) if done else 0
+    trained = max(Checkpoints(starts / LABELS_ONLY["start"]).rounds(), default=0) if done else 0
     there = context.scheduled_for(trained) if trained else context
-    weights = train_alone(there, method, server, name, context.first_weights, "start").weights
+    weights = train_alone(there, method, server, LABELS_ONLY[which], context.first_weights, "start").weights
     if which == "start":
         context.directory.add_event("started from labels", seconds=round(time.perf_counter() - began, 4))
     return weights
@@ -255,6 +257,8 @@ def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, Loo
             keep_model(context, record)
         history.append(record)
         context.directory.add_round(record)
+        if _is_undone(history):  # what clients remember of an undone round would bring it back
+            context.memory.forget_after(index - 1)
         memory = context.memory.note(bound.memory, record["cohort"], index)
         bound = bound.after(record, memory, context.directory.model if better else None)
         checkpoints.save(index, progress, bound)
@@ -264,6 +268,12 @@ def _remaining_rounds(context: RunContext, standing: Standing) -> tuple[int, Loo
             context.directory.add_event(STOPPED, after=index)
             return index, progress
     return context.world.config.run.rounds, progress
+
+
+def _is_undone(history: Sequence[RoundRecord]) -> bool:
+    """Whether a health policy or the guard goes on from an earlier model than that of the last of these rounds."""
+    last, before = history[-1], history[-2].get("fallbacks", 0) if len(history) > 1 else 0
+    return last["skipped"] or "back_to" in last or last.get("fallbacks", 0) > before
 
 
 def _one_round(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import torch
+
 from semifl.configuration.config import spec_of
 from semifl.durable import replace_text
-from semifl.records.metrics import OF_A_MODEL, WORDS, said
+from semifl.records.metrics import OF_A_MODEL, WORDS, of_the_kept, said
 from semifl.records.record import Summary, number
 from semifl.running.context import RunContext
+from semifl.running.guard import OF_LABELS
 from semifl.running.recording import environment
 
 
@@ -26,7 +29,7 @@ def model_card(context: RunContext, result: Summary, date: str) -> str:
         f"Trained with semifl on {date}; the model is `model.safetensors` beside this file.",
         "",
         *_table("What it takes and gives", _interface(facts)),
-        *_table("What it was trained on", _data(context)),
+        *_table("What it was trained on", _data(context, result)),
         *_table("How", _how(context, result)),
         *_table("How well it does", _accuracy(context, result)),
         "## What to keep in mind",
@@ -34,15 +37,20 @@ def model_card(context: RunContext, result: Summary, date: str) -> str:
         f"- Accuracies are those on {len(world.data.test_labels)} test pictures of the same collection. Pictures from "
         "elsewhere may be harder.",
         "- A picture of something that is none of the classes is given to one of them all the same.",
-        *_caution(context),
+        *_caution(context, result),
         "",
         *_table("Made with", {name: where[name] for name in ("semifl", "python", "torch", "system")}),
     ]
     return "\n".join(lines)
 
 
-def _caution(context: RunContext) -> list[str]:
-    if "client_labels" in context.method.needs:
+def _is_of_labels(result: Summary) -> bool:
+    """Whether the guard kept what the labels alone have taught, all of them."""
+    return result.get("guard", {}).get("kept") == OF_LABELS
+
+
+def _caution(context: RunContext, result: Summary) -> list[str]:
+    if "client_labels" in context.method.needs or _is_of_labels(result):
         return []
     return ["- Most of its training labels were made by itself and were not checked by anybody."]
 
@@ -58,15 +66,18 @@ def _interface(facts: Any) -> dict[str, Any]:
     }
 
 
-def _data(context: RunContext) -> dict[str, Any]:
-    world = context.world
-    counts = context.client_pictures
-    labels = world.data.labels[world.division.server].bincount(minlength=world.data.facts.classes).tolist()
+def _data(context: RunContext, result: Summary) -> dict[str, Any]:
+    world, counts = context.world, context.client_pictures
+    division, alone = world.division, _is_of_labels(result)
+    learned = torch.cat([division.server, division.validation]) if alone else division.server
+    labels = world.data.labels[learned].bincount(minlength=world.data.facts.classes).tolist()
+    theirs = f"{sum(counts)} at {len(counts)} clients"
+    held_out = str(len(division.validation))
     return {
         "data": f"`{world.config.data.name}`",
         "labeled pictures": f"{sum(labels)} at the server; by class {', '.join(map(str, labels))}",
-        "the clients' pictures": f"{sum(counts)} at {len(counts)} clients",
-        "held out to choose a model": str(len(world.division.validation)),
+        "the clients' pictures": f"none; the model that learned from {theirs} was no better" if alone else theirs,
+        "held out to choose a model": f"{held_out}, from which this one then learned, too" if alone else held_out,
     }
 
 
@@ -96,12 +107,11 @@ def _backbone(context: RunContext) -> dict[str, Any]:
 
 def _accuracy(context: RunContext, result: Summary) -> dict[str, Any]:
     """Of the model that was kept: with labels held out that is the best on them, not the last one."""
-    held_out = context.world.config.split.validation
-    chosen = held_out and not context.world.config.run.guard
+    held_out = context.world.config.split.validation and not _is_of_labels(result)
     numbers: dict[str, Any] = {**result}
-    prefix = "best_" if chosen else ""
+    prefix = of_the_kept(result)
     facts: dict[str, Any] = {}
-    if chosen:
+    if prefix:
         facts["the model"] = f"of round {result['best_round']}, the best on held-out labels by {WORDS[context.metric]}"
     for name in OF_A_MODEL:
         if number(numbers.get(f"{prefix}{name}")) is not None:
@@ -110,7 +120,7 @@ def _accuracy(context: RunContext, result: Summary) -> dict[str, Any]:
             facts[WORDS[name]] = f"{said(name, numbers[f'{prefix}{name}'])}{compared}"
     if "sensitivity" in numbers:
         positive = context.place.facts.class_names[context.positive]
-        where = "chosen on held-out labels" if held_out else "an even one, as no labels were held out to choose by"
+        where = "chosen on held-out labels" if held_out else "an even one, as no labels were left to choose it by"
         facts["positive"] = f"`{positive}`, said from a probability of the decision threshold on, {where}"
     return facts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -52,8 +53,10 @@ def reproduce(directory: Path, rounds: int, workers: int, device: str) -> Verdic
     recorded = run.rounds()[: min(rounds, first.until)]
     if not recorded:
         raise UserError(f"{directory} has no finished round to compare with")
-    # A rule of [stop] goes by the clock, or by rounds that this repetition has not.
-    config = replace(config, run=replace(config.run, labels_only=False, rounds=first.rounds), stop=Stop())
+    # A rule of [stop] goes by the clock, or by rounds that this repetition has not; how often the model was tested may
+    # have changed on the way, so here it always is.
+    shown = replace(config.run, labels_only=False, rounds=first.rounds, test_every=1)
+    config = replace(config, run=shown, stop=Stop())
     with TemporaryDirectory() as elsewhere:
         again = RunDirectory(Path(elsewhere) / "again")
         with suppress(_Enough):
@@ -62,7 +65,15 @@ def reproduce(directory: Path, rounds: int, workers: int, device: str) -> Verdic
     then, now = run.environment(), environment()
     changed = {key: (str(then.get(key)), str(now[key])) for key in MATTERS if then.get(key) != now[key]}
     for before, after in zip(recorded, repeated, strict=True):
-        fields = [key for key in before if key != "seconds" and before[key] != after.get(key)]
-        if fields:
+        if fields := _differing(before, after):
             return Verdict(len(recorded), before["round"], fields, changed)
     return Verdict(len(recorded), 0, [], changed)
+
+
+def _differing(before: RoundRecord, after: RoundRecord) -> list[str]:
+    """The keys of a recorded round that have other values in its repetition, which is always tested."""
+    others = ["seconds"] if "accuracy" in before else ["seconds", "loss"]  # nobody measured the loss then
+    repeated = {**after}
+    keys = [key for key in before if key not in others]
+    # As text, in which what is not a number, as older versions recorded it, is equal to itself.
+    return [key for key in keys if json.dumps(before[key]) != json.dumps(repeated.get(key))]  # type: ignore[literal-required]

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 
 from semifl import toml
 from semifl.cli import invoke
+from semifl.cli.display import outcome
 from toys import toy_table
 
 Output = pytest.CaptureFixture[str]
@@ -57,9 +59,28 @@ def run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_outcome_is_told_in_the_metric_that_decides(run: Path, capsys: Output) -> None:
     assert invoke(["resume", str(run)]) == 0
     out, result = capsys.readouterr().out, json.loads((run / "result.json").read_text())
-    assert f"AUC          {result['auc']:.1f} %" in out
-    assert f"the clients brought {result['auc'] - result['labels_only_auc']:+.1f} points" in out
-    assert f"sensitivity {result['sensitivity']:.1f} %" in out
+    last = f"round {result['best_round']}, the best on labels held out; the last model: {result['auc']:.1f} %"
+    assert f"AUC          {result['best_auc']:.1f} %  ({last})" in out
+    assert f"the clients brought {result['best_auc'] - result['labels_only_auc']:+.1f} points" in out
+    assert f"sensitivity {result['best_sensitivity']:.1f} %" in out
+
+
+def test_every_number_that_is_shown_is_of_the_model_that_was_kept(run: Path, capsys: Output) -> None:
+    """By a result whose best round is far above the last model, which is below labels only."""
+    table = {"best_auc": 92.0, "auc": 70.0, "labels_only_auc": 85.0, "best_round": 1, "kept": "best"}
+    result = {**json.loads((run / "result.json").read_text()), **table}
+    assert "the clients brought +7.0 points" in "\n".join(outcome(result))
+    copied = shutil.copytree(run, run.parent / "copied")
+    (copied / "result.json").write_text(json.dumps(result))
+    assert invoke(["report", str(copied)]) == 0
+    page = (copied / "report.html").read_text()
+    assert "+7.0 points" in page
+    assert "worse than one trained on the labels alone" not in page
+    (copied / "result.json").write_text(json.dumps({**result, "kept": "last"}))
+    assert invoke(["report", str(copied)]) == 0
+    page = (copied / "report.html").read_text()
+    assert "-15.0 points" in page
+    assert "15.0 points worse than one trained on the labels alone" in page
 
 
 def test_probabilities_have_the_same_names_in_csv_and_json(run: Path, pictures: Path, capsys: Output) -> None:
@@ -144,7 +165,7 @@ def test_a_sweep_goes_by_the_metric_and_shows_labels_only(pictures: Path, tmp_pa
 
 def test_the_report_has_tiles_curves_and_numbers_for_the_metric(run: Path) -> None:
     text, result = (run / "report.html").read_text(), json.loads((run / "result.json").read_text())
-    assert f"<dt>AUC</dt><dd>{result['auc']:.1f} %</dd>" in text
+    assert f"<dt>AUC, best on labels held out</dt><dd>{result['best_auc']:.1f} %</dd>" in text
     assert f"<dt>labels only</dt><dd>{result['labels_only_auc']:.1f} %</dd>" in text
     assert '<figure id="auc"' in text
     assert '<figure id="accuracy"' in text

@@ -6,6 +6,7 @@ from torch import nn
 
 from semifl.configuration.config import decode
 from semifl.data.partition import Holdings
+from semifl.errors import UserError
 from semifl.running.loop import start
 from testbed import Testbed
 from toys import toy_table
@@ -45,3 +46,13 @@ def test_a_burst_model_is_not_remembered(tmp_path) -> None:
         from safetensors.torch import load_file
 
         assert all(bool(torch.isfinite(tensor).all()) for tensor in load_file(path).values())
+
+
+@pytest.mark.parametrize("key", ["server_batch", "client_batch"])
+def test_batches_of_one_picture_are_refused_where_a_norm_cannot_take_them(key: str, tmp_path) -> None:
+    table = {**toy_table(), "model": {"name": "unit.federation.test_lone_pictures:shrinking"}, "labels_only": False}
+    table["method"][key] = 1
+    with pytest.raises(UserError, match=f"method.{key} = 1 is too few for this model"):
+        start(decode(table), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    start(decode({**table, "model": {"name": "toys:linear_model"}, "rounds": 1}), tmp_path / "without a norm")

@@ -51,3 +51,10 @@ def test_policy_answers_and_report_follow_the_table():
 @pytest.mark.parametrize("name", ["right", "known", "right_confident", "known_confident"])
 def test_what_only_a_simulation_knows_has_no_word_that_lets_it_out(name):
     assert next(signal for signal in SIGNALS if signal.name == name).share == ""
+
+
+def test_what_a_diverged_model_says_is_no_number():
+    """A file of JSON has none for it."""
+    record = recorded([{"images": 10, "confidence": float("nan"), "confident": 0}])
+    assert record["mean_confidence"] is None
+    assert record["label_ratio"] == 0

@@ -76,3 +76,11 @@ def test_no_variance_vanishes() -> None:
 def test_layers_without_a_correction_stay() -> None:
     server = {"norm": Moments(9, torch.ones(2), torch.ones(2))}
     assert corrected(server, {}) == server
+
+
+def test_a_channel_that_is_dead_at_the_server_is_no_unit() -> None:
+    """It says 0.5 of all the server's pictures and 2.0 of the client's: of the two channels only the other learns."""
+    sent = {"norm": Moments(9, torch.tensor([0.5, 0.0]), torch.tensor([0.0, 4.0]))}
+    told = measured({"norm": Moments(9, torch.tensor([2.0, 1.0]), torch.tensor([1.0, 1.0]))}, sent)
+    assert told[SHIFT + "norm"].tolist() == [0.0, 0.5]
+    assert told[SQUARE + "norm"].tolist() == [1.0, 0.5]  # (1 + 1²) / 4

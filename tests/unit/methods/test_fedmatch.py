@@ -10,7 +10,16 @@ from semifl.federation.memory import ClientMemory
 from semifl.learning.network import Network
 from semifl.learning.targets import Beliefs
 from semifl.learning.training import SGD, Fit, fit
-from semifl.methods.fedmatch import FedMatch, agreement, nearest, remembered, sparse_bytes, to_remember
+from semifl.learning.weights import Snapshot
+from semifl.methods.fedmatch import (
+    FedMatch,
+    agreement,
+    nearest,
+    noise_output,
+    remembered,
+    sparse_bytes,
+    to_remember,
+)
 from semifl.randomness import Seed
 from testbed import Testbed
 
@@ -197,3 +206,12 @@ def test_two_steps_of_the_server_with_decay_of_its_own_part_on_half_of_the_chann
             v = 0.5 * v + own
             w -= 0.2 * v
         np.testing.assert_allclose(fitted.weights[name].numpy(), w, atol=1e-5)
+
+
+def test_a_model_that_has_diverged_says_every_class_alike_and_ends_nobodys_round() -> None:
+    testbed = Testbed(name="fedmatch", threshold=0.0)
+    burst = {name: torch.full_like(each, torch.inf) for name, each in testbed.first.items()}
+    said = noise_output(Snapshot(burst, testbed.server.statistics(testbed.first)), testbed.server)
+    np.testing.assert_allclose(said.numpy(), [1 / 3] * 3, rtol=1e-6)
+    peers = {0: (said, {}), 1: (torch.tensor([1.0, 0.0, 0.0]), {})}
+    assert nearest(torch.tensor([0.9, 0.1, 0.0]), [0, 1], peers, 1) == [1]

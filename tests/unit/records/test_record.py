@@ -71,3 +71,14 @@ def test_broken_rounds_of_a_finished_run_are_no_traceback(run: RunDirectory, ver
         assert invoke([verb, str(run.path)]) in (0, 2)
     finally:
         (run.path / "rounds.jsonl").write_text(sound)
+
+
+@pytest.mark.parametrize("key", ["loss", "server_loss", "client_loss", "update_norm"])
+def test_a_run_goes_on_after_a_round_that_diverged(run: RunDirectory, key: str) -> None:
+    """Losses know no bound; only what is no number of the file's own is damage."""
+    record = run.rounds()[0]
+    assert is_round({**record, key: 3e23})
+    assert is_round({**record, key: None})
+    assert is_round({**record, "terms": {"server": {"loss": 3e23}, "clients": {}}})
+    for wrong in (float("nan"), float("inf"), 10**400, "high", True):
+        assert not is_round({**record, key: wrong})

@@ -124,3 +124,19 @@ def test_a_repetition_does_not_go_by_the_clock(tmp_path: Path) -> None:
     set_in(tmp_path / "run", "stop.minutes=1e-6")
     verdict = reproduce(tmp_path / "run", 2, 1, "cpu")
     assert (verdict.rounds, verdict.differs_at) == (2, 0)
+
+
+def test_a_run_that_somebody_ended_goes_on_when_asked_for_its_rounds(tmp_path: Path) -> None:
+    class Enough(Silent):
+        def round(self, record: dict, best: float | None) -> None:
+            if record["round"] == 1:
+                raise StopIteration
+
+    table = {**toy_table(), "labels_only": False}
+    start(decode(table), tmp_path / "whole")
+    assert start(decode(table), tmp_path / "run", observer=Enough())["rounds"] == 1
+    assert resume(tmp_path / "run")["rounds"] == 1  # without a word it stays what somebody wanted
+    assert resume(tmp_path / "run", rounds=3)["rounds"] == 3
+    assert [each["digest"] for each in records(tmp_path / "run")] == [
+        each["digest"] for each in records(tmp_path / "whole")
+    ]

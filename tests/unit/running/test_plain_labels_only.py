@@ -35,6 +35,11 @@ class KilledInTheBaselines(Silent):
             raise Killed
 
 
+class StoppedAfterOne(Silent):
+    def round(self, record: dict, best: float | None) -> None:
+        raise StopIteration
+
+
 def test_plain_labels_only_is_semifls(tmp_path: Path) -> None:
     ours = start(decode(table(name="balanced", warm_up=3, server_steps=4)), tmp_path / "balanced")
     semifl = start(decode(table(name="semifl", clip_norm=1.0)), tmp_path / "semifl")
@@ -79,3 +84,19 @@ def test_it_is_said_where_people_look(tmp_path: Path) -> None:
     assert "+14.2 points" in text
     assert "labels only, by weak views" in text
     assert "70.2 %" in text
+
+
+def test_a_plain_start_that_was_interrupted_is_gone_on_with(tmp_path: Path) -> None:
+    """Of a run that had rounds already when a person asked for labels only."""
+    config = {**table(name="balanced", warm_up=3, server_steps=4), "start": "labels", "rounds": 3}
+    whole = start(decode(config), tmp_path / "whole")
+    start(decode({**config, "labels_only": False}), tmp_path / "cut", observer=StoppedAfterOne())
+    path = tmp_path / "cut/config.toml"
+    path.write_text(path.read_text().replace("labels_only = false", "labels_only = true"))
+    killed = KilledInTheBaselines()
+    killed.seen = 1  # in the second round of the plain start
+    with pytest.raises(Killed):
+        resume(tmp_path / "cut", observer=killed, rounds=3)
+    resumed = resume(tmp_path / "cut")
+    assert resumed["plain_labels_only_accuracy"] == whole["plain_labels_only_accuracy"]
+    assert resumed["accuracy"] == whole["accuracy"]

@@ -15,8 +15,10 @@ from semifl.errors import UserError
 from semifl.records.directory import RunDirectory
 from semifl.records.metrics import best_shown, standing
 from semifl.report.page import write_report
+from semifl.running.context import Silent
 from semifl.running.estimate import Estimate, estimate
-from semifl.running.loop import start
+from semifl.running.loop import resume, start
+from semifl.running.reproduce import reproduce
 from toys import toy_table, two_kinds_table
 
 OF_THE_TEST = ("accuracy", "balanced_accuracy", "auc", "f1", "calibration_error")
@@ -99,3 +101,22 @@ def test_check_names_it_where_testing_takes_long(tmp_path: Path, monkeypatch: py
         shown = CliRunner().invoke(app, ["check", str(tmp_path / "config.toml")])
         assert shown.exit_code == 0, shown.output
         assert ("33 % of that is testing: test_every = 5" in shown.output) == said
+
+
+def test_a_run_reproduces_though_it_was_tested_less_and_less(tmp_path: Path) -> None:
+    class Cut(Silent):
+        def round(self, record: dict, best: float | None) -> None:
+            if record["round"] == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start(decode(table(rounds=4)), tmp_path / "run", observer=Cut())
+    path = tmp_path / "run/config.toml"
+    path.write_text(path.read_text().replace("test_every = 1", "test_every = 4"))
+    resume(tmp_path / "run")
+    assert ["accuracy" in line for line in records(tmp_path / "run")] == [True, True, False, True]
+    assert reproduce(tmp_path / "run", 4, 1, "cpu").differs_at == 0
+    lines = records(tmp_path / "run")
+    lines[2]["digest"] = "another"
+    (tmp_path / "run/rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert reproduce(tmp_path / "run", 4, 1, "cpu")[1:3] == (3, ["digest"])

@@ -22,7 +22,7 @@ from semifl.running.finish import _choose
 from semifl.running.guard import Guard, beats, first_guard, judge, standard_error, what_it_can_tell
 from semifl.running.loop import resume, start, start_or_resume
 from semifl.running.reproduce import reproduce
-from toys import toy_table
+from toys import toy_table, two_kinds_table
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,18 @@ def test_a_tolerated_failure_is_recorded_and_the_others_go_on(tmp_path: Path) ->
     assert [event["client"] for event in events(tmp_path / "run") if event["event"] == "failed"] == [2]
     result = start(trouble_config("raise", max_failures=2), tmp_path / "more")
     assert result["rounds"] == 3
+
+
+def test_a_limit_of_failures_that_was_lowered_since_allows_no_more(tmp_path: Path) -> None:
+    table = {**toy_table(activity_rate=1.0, threshold=0.0), "labels_only": False, "rounds": 5, "max_failures": 2}
+    table["method"] |= {"name": "unit.running.test_trust:Troubled", "trouble": "raise"}
+    with pytest.raises(RunStopped, match="client 2 failed in round 4"):
+        start(decode(table), tmp_path / "run")
+    path = tmp_path / "run/config.toml"
+    path.write_text(path.read_text().replace("max_failures = 2", "max_failures = 1"))
+    with pytest.raises(RunStopped, match="client 2 failed in round 4"):
+        resume(tmp_path / "run")
+    assert [record["failed"] for record in records(tmp_path / "run")] == [[], [2], [2]]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +200,38 @@ def test_a_fallback_survives_an_interruption(tmp_path: Path) -> None:
     start_or_resume(config, tmp_path / "cut")
     whole, cut = ([each["digest"] for each in records(tmp_path / name)] for name in ("whole", "cut"))
     assert cut == whole
+
+
+@dataclass(frozen=True)
+class Restless(SemiFL):
+    """SemiFL whose clients take steps far too long in one round, and keep norms that show it."""
+
+    restless: int = 4
+
+    def client_sgd(self, t):
+        sgd = super().client_sgd(t)
+        return replace(sgd, lr=1000 * sgd.lr) if t.index == self.restless else sgd
+
+
+@pytest.mark.parametrize("policy", ["skip", "fallback"])
+def test_what_clients_remember_of_an_undone_round_is_undone_too(tmp_path: Path, policy: str) -> None:
+    class Cut(Silent):
+        def round(self, record, best) -> None:
+            if record["round"] == 4:
+                raise KeyboardInterrupt
+
+    table = {**toy_table(activity_rate=1.0, threshold=0.0, local_norm=True), "labels_only": False, "rounds": 5}
+    table["method"]["name"] = "unit.running.test_trust:Restless"
+    config, run = decode({**table, "health": {"exploding": policy}}), tmp_path / "run"
+    start(config, run)
+    undone = records(run)[3]
+    assert "exploding" in undone["alerts"]
+    assert undone["skipped"] or undone["back_to"] == 3
+    assert sorted(path.stem for path in (run / "checkpoint/memory/0").iterdir()) == ["3", "5"]
+    with pytest.raises(KeyboardInterrupt):
+        start(config, tmp_path / "cut", observer=Cut())
+    resume(tmp_path / "cut")
+    assert [each["digest"] for each in records(tmp_path / "cut")] == [each["digest"] for each in records(run)]
 
 
 # the guard
@@ -297,6 +341,22 @@ def test_when_clients_bring_nothing_the_guard_keeps_a_labels_only_model(tmp_path
     result = start(decode(guarded_table(threshold=1.0)), tmp_path / "run")
     assert result["guard"]["kept"] == "a labels-only model trained on all labels"
     assert result["accuracy"] == result["labels_only_accuracy"]
+
+
+def test_a_labels_only_model_is_not_judged_by_labels_it_has_learned_from(tmp_path: Path) -> None:
+    """Its threshold is even, its card says what it learned from, and the best round is one of the rounds."""
+    table = two_kinds_table(guard=True, rounds=2)
+    table["method"] |= {"threshold": 1.0, "lr": 0.001}
+    result = start(decode(table), tmp_path / "run")
+    assert result["guard"]["kept"] == "a labels-only model trained on all labels"
+    for name in ("decision_threshold", "sensitivity", "specificity"):
+        assert result[name] == result[f"labels_only_{name}"]
+    assert result["decision_threshold"] == 0.5
+    assert result["best_round"] in (1, 2)
+    card = (tmp_path / "run/model.md").read_text(encoding="utf-8")
+    assert "| labeled pictures | 24 at the server; by class" in card
+    assert "made by itself" not in card
+    assert "an even one" in card
 
 
 def test_a_guard_needs_labels_held_out() -> None:
