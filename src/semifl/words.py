@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from shlex import quote
+
 
 def counted(count: int, thing: str) -> str:
     """'1 round', '2 rounds'."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def resume_command(run: Path) -> str:
+    """What a person types to go on with a run, wherever it lies."""
+    return f"semifl resume {quote(str(run))}"

@@ -161,6 +161,8 @@ class Result:
         out   the file; by default model.onnx, model.pt in the run directory
         """
         source = self.directory / "model.safetensors"
+        if to not in ENDINGS:
+            raise UserError(f"to = {to!r} is not one of {', '.join(ENDINGS)}")
         path = Path(out) if out is not None else source.with_name(f"model{ENDINGS[to]}")
         if path.exists() and path.samefile(source):
             return path

@@ -14,7 +14,7 @@ from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, of_the_kept, sa
 from semifl.records.record import Summary, number
 from semifl.report.advice import advise
 from semifl.report.reading import read_run
-from semifl.words import counted
+from semifl.words import counted, resume_command
 
 MOST_ADVICE = 3  # sentences after a run; the report has them all
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
@@ -27,7 +27,7 @@ def interrupted(directory: Path, on: str = "") -> Iterator[None]:
 
     A directory that is not a run's is that of many, which the same command goes on with.
     """
-    resume = f"semifl resume {directory}{f' --on {on}' if on else ''}"
+    resume = f"{resume_command(directory)}{f' --on {on}' if on else ''}"
     try:
         yield
     except KeyboardInterrupt:
@@ -66,12 +66,14 @@ def outcome(result: Summary) -> list[str]:
     value, last, best, alone = (number(facts.get(f"{each}{metric}")) for each in (kept, "", "best_", "labels_only_"))
     beside = f"best round {result['best_round']}: {said(name, best)}"
     if kept:
-        beside = f"round {result['best_round']}, the best on labels held out; the last model: {said(name, last)}"
+        beside = f"round {result['best_round']}, the best on labels held out; the final model: {said(name, last)}"
     lines = [f"{name:<12} {said(name, value)}  ({beside})"]
     if alone is not None and value is not None:
         plain = number(facts.get(f"plain_labels_only_{metric}"))
         use = "" if plain is None else f"this use of the labels brought {alone - plain:+.1f} points, "
         lines.append(f"labels only  {said(name, alone)}  {use}the clients brought {value - alone:+.1f} points")
+        if plain is not None:
+            lines.append(f"             {said(name, plain)}  by weak views of them alone")
     others = {each: number(facts.get(f"{kept}{each}")) for each in OF_A_MODEL if each != metric}
     told = [f"{WORDS[each]} {said(each, value)}" for each, value in others.items() if value is not None]
     return [*lines, f"also         {', '.join(told)}"] if told else lines

@@ -37,18 +37,20 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Accuracy, AUC, F1, calibration, numbers by class and the confusion matrix on labeled pictures."""
+    from semifl.learning.metrics import EVEN
     from semifl.trained.assessment import assess
     from semifl.trained.prediction import find_model
 
     model = find_model(run, options.device_name(device))
-    images, labels = _from_run(run) if data is None else _from_folder(data, model)
+    images, labels = _from_run(run, model) if data is None else _from_folder(data, model)
     found = assess(model, images, labels, threshold)
     if as_json:
         typer.echo(json.dumps(found.facts()))
         return
     score = found.score
     numbers = (f"{WORDS[name]} {getattr(score, name):.2f} %" for name in (*METRICS, "calibration_error"))
-    typer.echo(f"{counted(score.count, 'picture')}, {', '.join(numbers)}")
+    how = ", by the likelier class:" if found.decision and found.decision.threshold != EVEN else ","
+    typer.echo(f"{counted(score.count, 'picture')}{how} {', '.join(numbers)}")
     if found.decision:
         typer.echo(
             f"{found.positive} is said from a probability of {found.decision.threshold:.3f} on: "
@@ -76,19 +78,29 @@ def _print_classes(found: Assessment) -> None:
 def _print_confusion(found: Assessment) -> None:
     from semifl.report.markdown import markdown_table
 
-    rows = zip(found.classes, found.score.confusion.tolist(), strict=True)
+    rows = zip(found.classes, found.confusion.tolist(), strict=True)
     lines = [[name, *(str(count) if count else "·" for count in counts)] for name, counts in rows]
     typer.echo("\nEach row a true class, each column what the model said:\n")
     typer.echo(markdown_table(["", *found.classes], lines))
 
 
-def _from_run(run: Path) -> tuple[Any, Any]:
+def _from_run(run: Path, model: Any) -> tuple[Any, Any]:
     from semifl.configuration.config import of_run
     from semifl.records.directory import RunDirectory
 
     if not run.is_dir():
         raise UserError(f"{run} is a model without a run directory: say which folder of pictures to evaluate it on")
     data = of_run(RunDirectory(run)).data.thing.load()
+    now, then = data.facts, model.facts
+    for what, here, known in (
+        ("classes", ", ".join(now.class_names), ", ".join(then.class_names)),
+        ("channels", now.channels, then.channels),
+    ):
+        if here != known:
+            raise UserError(
+                f"the pictures of {run} have changed since it was trained: their {what} are now {here}, "
+                f"and the model knows {known}; name a folder of pictures to evaluate it on"
+            )
     return data.test_images, data.test_labels
 
 
@@ -115,9 +127,14 @@ def _from_folder(folder: Path, model: Any) -> tuple[Any, Any]:
 
 def _listed(file: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
     """The labeled pictures of a CSV file; their names are relative to its folder."""
-    from semifl.data.listing import read_rows
+    from semifl.data.listing import part_of, read_rows
 
-    rows = [row for row in read_rows(file) if row.label]
+    everything = read_rows(file)
+    rows = [row for row in everything if row.label]
+    if tests := [row for row in rows if part_of(row) == "test"]:  # the others may have been learned from
+        rows = tests
+        if len(tests) < len(everything):
+            typer.echo(f"{len(tests)} of {counted(len(everything), 'line')}: those for test", err=True)
     unknown = [row for row in rows if row.label not in names]
     if unknown:
         raise UserError(

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from semifl.errors import UserError
+
 
 def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a model.safetensors.")],
@@ -23,7 +25,10 @@ def command(
     if path.exists() and path.samefile(source):
         typer.echo(f"{path} is that file already")
         return
-    difference = export(model, source, to, path)
+    try:
+        difference = export(model, source, to, path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
     facts = model.facts
     typer.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
     if to != "safetensors":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from semifl.errors import UserError
+from semifl.words import resume_command
 
 if TYPE_CHECKING:
     from semifl.configuration.config import Config
@@ -70,7 +71,7 @@ def _in_folder(folder: Path, run_too: bool) -> Path:
     if RunDirectory(folder).is_project():
         raise UserError(f"{folder} is a folder: name the configuration in it, {config}")
     if not run_too:
-        raise UserError(f"{folder} is a run: go on with it by 'semifl resume {folder}', or start another by {config}")
+        raise UserError(f"{folder} is a run: go on with it by `{resume_command(folder)}`, or start another by {config}")
     return config
 
 

@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,7 +44,11 @@ def command(
         raise UserError("--json and --csv do not go together: choose one")
     model = find_model(run, options.device_name(device))
     names = model.facts.class_names if probabilities else ()
-    predictions = predict(model, _files(pictures), _rule(model, threshold))
+    rule, files = _rule(model, threshold), _files(pictures)
+    first = next(files, None)
+    if first is None:
+        raise UserError(f"{', '.join(map(str, pictures))} holds no pictures")
+    predictions = predict(model, chain([first], files), rule)
     write = _write_csv if as_csv else _write_json if as_json else _write_lines
     unread = write(predictions, names)
     if unread:

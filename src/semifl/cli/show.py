@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from semifl.cli import options
-from semifl.words import counted
+from semifl.words import counted, resume_command
 
 
 def command(
@@ -47,5 +47,5 @@ def _show_run(directory: Path) -> None:
         last = f", {WORDS[metric]} {tested[-1]:.1f} %" if tested else ""
         typer.echo(
             f"unfinished: {len(rounds)} of {counted(config.run.rounds, 'round')}{last}; "
-            f"go on with: semifl resume {directory}"
+            f"go on with: {resume_command(directory)}"
         )

@@ -64,7 +64,7 @@ def critical(
     workers: Workers = None,
     seed: SeedNumber = 0,
 ) -> None:
-    """CriticalSweep the number of labels, and show where unlabeled points stop winning."""
+    """Sweep the number of labels, and show where unlabeled points stop winning."""
     from semifl.theory import figures, page
     from semifl.theory.critical import CriticalSweep, table
 

@@ -91,10 +91,12 @@ class World:
         return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def deciding(self) -> dict[str, str]:
-        """What decides bits though no key says it: a stem of pictures, a backbone of weights may change."""
-        rows, backbone = self.data.facts.whitening, self.data.facts.backbone
-        deciding = {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
-        return deciding | ({"the model's backbone": backbone} if backbone else {})
+        """What decides bits though no key says it: classes, a stem of pictures, a backbone of weights may change."""
+        facts = self.data.facts
+        rows, backbone = facts.whitening, facts.backbone
+        found = {"the list of classes": ", ".join(facts.class_names), "the number of channels": str(facts.channels)}
+        found |= {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
+        return found | ({"the model's backbone": backbone} if backbone else {})
 
     def model_factory(self) -> partial[nn.Module]:
         """Any process can build the model with it; one that is too large for this machine is refused here."""
@@ -327,7 +329,8 @@ def _resolve(config: Config, data: Dataset) -> Config:
     split = config.split
     if data.labeled is not None and split.labeled not in (None, len(data.labeled)):
         raise UserError(
-            f"data.labeled = {split.labeled}, but the data come with {len(data.labeled)} labeled pictures: leave it out"
+            f"data.labeled = {split.labeled}, but the data come with {len(data.labeled)} labeled pictures: "
+            "leave it out, or in a run that has begun put the pictures back as they were"
         )
     labeled = len(data.labeled) if data.labeled is not None else split.labeled or LABELED
     partition = split.partition or (BySite() if data.sites else Iid())

@@ -90,15 +90,20 @@ def _cell(cells: list[str], place: int | None) -> str:
     return "" if place is None or place >= len(cells) else unicodedata.normalize("NFC", cells[place].strip())
 
 
-def _part(row: Row, where: str) -> str:
-    """What a picture is for: as the column says, as its first folder is called; unlabeled ones are a client's."""
+def part_of(row: Row) -> str:
+    """What a picture is for, as the column says or as its first folder is called; nothing if neither does."""
     if row.part:
-        if row.part not in PARTS:
-            raise UserError(f"{where}: part {row.part!r} is not one of {', '.join(PARTS)}")
         return row.part
     first = Path(row.file).parts[:1]
-    if first and first[0] in PARTS:
-        return first[0]
+    return first[0] if first and first[0] in PARTS else ""
+
+
+def _part(row: Row, where: str) -> str:
+    """The same where every picture must have one; unlabeled ones are a client's."""
+    if row.part and row.part not in PARTS:
+        raise UserError(f"{where}: part {row.part!r} is not one of {', '.join(PARTS)}")
+    if part := part_of(row):
+        return part
     if not row.label:
         return "clients"
     raise UserError(

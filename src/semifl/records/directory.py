@@ -19,6 +19,7 @@ from semifl.parsing import from_json, from_toml
 from semifl.records.record import JSON, RoundRecord, Summary, is_round, is_summary, number
 from semifl.regular import add_text, read_text, why
 from semifl.toml import Table
+from semifl.words import resume_command
 
 FORMAT = 3  # of run directories; raised when a later version could not read an earlier one's
 MOST_ROUNDS = 10**9  # what lies beyond is damage
@@ -58,7 +59,8 @@ class RunDirectory:
             )
         if (self.path / "config.toml").exists():
             raise UserError(
-                f"{self.path} already holds a run: continue it with 'semifl resume {self.path}' or choose another --out"
+                f"{self.path} already holds a run: continue it with `{resume_command(self.path)}` "
+                "or choose another --out"
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -86,6 +88,14 @@ class RunDirectory:
 
     def forget_summary(self) -> None:
         (self.path / "result.json").unlink(missing_ok=True)
+
+    def set_exports_aside(self, rounds: int) -> list[Path]:
+        """Give exports names that say of how many rounds they are: the model beside them will soon be another."""
+        aside = []
+        for file in (self.path / f"model{ending}" for ending in (".onnx", ".pt")):
+            if file.is_file():
+                aside.append(file.rename(file.with_name(f"{file.stem}-of-{rounds}-rounds{file.suffix}")))
+        return aside
 
     def write_facts(self, name: str, facts: JSON) -> None:
         """A file beside the result that the report reads; on one line, for it can be long."""

@@ -18,6 +18,7 @@ RECENT = 10  # rounds that are looked at
 FEW = 0.05  # share of confident pictures below which a run lives on next to nothing
 AS_GOOD = 0.5  # points of accuracy that do not count as a gain
 UNEVEN = 5.0  # points between accuracy and balanced accuracy
+SELDOM = 0.5  # of the mean recall: a class that is hardly ever found
 FALLEN = 5.0  # points between the best and the last model
 ODD = 0.15  # mean confidence below the others' in the same rounds
 
@@ -91,10 +92,10 @@ def _nothing_confident(run: Run) -> Iterator[str]:
 
 def _remedies(run: Run) -> str:
     threshold, epochs = run.settings.get("method.threshold"), run.settings.get("method.server_epochs")
-    lower = "lower method.threshold" + (f" (now {threshold})" if threshold is not None else "")
+    lower = "" if threshold is None else f", or lower method.threshold (now {threshold})"
     more = "Give the server more epochs" + (f" (method.server_epochs, now {epochs})" if epochs is not None else "")
     other = "" if _is_balanced(run) else 'Take method.name = "balanced", which has no threshold. Or: '
-    return f"{other}{more} or labels, start from trained weights (model.weights), train for more rounds, or {lower}."
+    return f"{other}{more} or labels, start from trained weights (model.weights), or train for more rounds{lower}."
 
 
 def _one_class(run: Run) -> Iterator[str]:
@@ -134,6 +135,10 @@ def _fallen(run: Run) -> Iterator[str]:
 def _no_gain(run: Run) -> Iterator[str]:
     metric = metric_of(run.settings)
     last, alone = number(run.of_the_kept(metric)), number(run.result.get(f"labels_only_{metric}"))
+    plain = number(run.result.get(f"plain_labels_only_{metric}"))
+    by = ""
+    if alone is not None and plain is not None and plain > alone:  # then nobody needs the method's use of the labels
+        alone, by = plain, "weak views of "
     if last is None or alone is None or last - alone >= AS_GOOD:
         return
     confident = list(run.series("confident_accuracy").values())[-RECENT:]
@@ -147,7 +152,7 @@ def _no_gain(run: Run) -> Iterator[str]:
         )
     than = "no better than" if last > alone - AS_GOOD else f"{alone - last:.1f} points worse than"
     of = "" if metric == "accuracy" else f"{WORDS[metric]} "
-    yield f"The model is {than} one trained on the labels alone ({of}{last:.1f} against {alone:.1f} %): {hint}."
+    yield f"The model is {than} one trained on {by}the labels alone ({of}{last:.1f} against {alone:.1f} %): {hint}."
 
 
 def standings(run: Run) -> list[SiteStanding]:
@@ -184,6 +189,16 @@ def _odd_sites(run: Run) -> Iterator[str]:
 
 
 def _uneven(run: Run) -> Iterator[str]:
+    rows = run.confusion if len(run.confusion) == len(run.class_names) else []
+    found = {place: row[place] / sum(row) for place, row in enumerate(rows) if sum(row)}
+    mean = statistics.fmean(found.values()) if found else 0.0
+    worst = min(found, key=lambda place: found[place], default=0)
+    if found and found[worst] < SELDOM * mean:
+        yield (
+            f"Of the test pictures of {_name(run, worst)} the final model finds {100 * found[worst]:.0f} %, of a class "
+            f"on average {100 * mean:.0f} %: more labels of it help."
+        )
+        return
     last, balanced = number(run.of_the_kept("accuracy")), number(run.of_the_kept("balanced_accuracy"))
     if last is not None and balanced is not None and abs(last - balanced) >= UNEVEN:
         yield (

@@ -105,7 +105,9 @@ def _metrics(group: Group, metric: Metric) -> Figure:
 
 def _losses(group: Group) -> Figure:
     names = {"loss": "test", "server_loss": "server, training", "client_loss": "clients, training"}
-    caption = "Mean cross-entropy in nats: of the test pictures, and of what server and clients train on."
+    caption = (
+        "Mean cross-entropy of the test pictures, and what server and clients train on: the sum of a loss's terms."
+    )
     return _several(group, "loss", "Loss", "nats", caption, {key: (name, 1.0) for key, name in names.items()})
 
 

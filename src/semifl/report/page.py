@@ -131,7 +131,7 @@ def _tiles(group: Group) -> list[tuple[str, str]]:
         tiles.append(("this use of the labels brought", f"{alone - plain:+.1f} points"))
     if value is not None and alone is not None:
         tiles.append(("the clients brought", f"{value - alone:+.1f} points"))
-    tiles.append(("last model" if kept else "best round", _percent(other)))
+    tiles.append(("final model" if kept else "best round", _percent(other)))
     tiles.append(("rounds", " / ".join(dict.fromkeys(_progress(run) for run in group.runs))))
     seconds = group.result("seconds")
     tiles.append(("time", _duration(seconds) if seconds is not None else "–"))

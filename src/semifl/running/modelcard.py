@@ -117,6 +117,8 @@ def _accuracy(context: RunContext, result: Summary) -> dict[str, Any]:
         if number(numbers.get(f"{prefix}{name}")) is not None:
             alone = number(numbers.get(f"labels_only_{name}"))
             compared = "" if alone is None else f"; the same model from labels alone {said(name, alone)}"
+            plain = number(numbers.get(f"plain_labels_only_{name}"))
+            compared += "" if plain is None else f", by weak views of them {said(name, plain)}"
             facts[WORDS[name]] = f"{said(name, numbers[f'{prefix}{name}'])}{compared}"
     if "sensitivity" in numbers:
         positive = context.place.facts.class_names[context.positive]

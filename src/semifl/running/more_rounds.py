@@ -15,6 +15,7 @@ from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import RunContext
 from semifl.running.finish import deciding
 from semifl.running.labels_only import LABELS_ONLY
+from semifl.words import counted
 
 STOPPED = "stopped early"  # the event; by a rule of [stop] or by whoever watches
 CHANGED = "rounds changed"  # the event
@@ -64,6 +65,10 @@ def settle_rounds(context: RunContext, done: int) -> None:
     """Write down that the run goes on, to another number of rounds perhaps, once nothing can refuse it any more."""
     directory, config = context.directory, context.world.config
     directory.forget_summary()  # first: a result must never stand beside a configuration it does not belong to
+    for old in directory.set_exports_aside(done):
+        context.observer.warn(
+            f"{old} is the export of the model after {counted(done, 'round')}: export again when the run has ended"
+        )
     before = directory.config().get("rounds")
     if before == config.run.rounds:
         return

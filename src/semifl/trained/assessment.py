@@ -14,7 +14,7 @@ from semifl.learning.metrics import EVEN, Decision
 from semifl.records.metrics import METRICS
 from semifl.records.record import number
 from semifl.trained.modelfile import TrainedModel
-from semifl.trained.prediction import logits_of
+from semifl.trained.prediction import Rule, logits_of
 
 
 class ClassScore(NamedTuple):
@@ -28,7 +28,10 @@ class ClassScore(NamedTuple):
 
 
 class Assessment(NamedTuple):
+    """`confusion`, and what is told of each class, are of what the model says: of two classes at the threshold."""
+
     score: Score
+    confusion: Tensor
     classes: dict[str, ClassScore]
     positive: str  # empty but for two classes
     decision: Decision | None  # of two classes
@@ -43,7 +46,7 @@ class Assessment(NamedTuple):
             **decision,
             "loss": self.score.loss,
             "classes": {name: each._asdict() for name, each in self.classes.items()},
-            "confusion": self.score.confusion.tolist(),
+            "confusion": self.confusion.tolist(),
         }
 
 
@@ -51,13 +54,15 @@ def assess(model: TrainedModel, images: Tensor, labels: Tensor, threshold: float
     """With a decision threshold of one's own, or the one that was chosen when the model was trained."""
     logits = torch.cat([logits_of(model, images[block]) for block in blocks(len(labels))])
     found, names = score(logits, labels), model.facts.class_names
-    positive, decision = "", None
+    positive, decision, confusion = "", None, found.confusion
     if len(names) == 2:
         place = positive_place(model)
         positive, decision = names[place], found.decision(place, chosen_threshold(model, threshold))
+        said = Rule(place, decision.threshold).labels(found.probabilities)
+        confusion = torch.bincount(2 * labels + said, minlength=4).view(2, 2)
     elif threshold is not None:
         raise UserError(f"a decision threshold is for two classes, and this model knows {len(names)}")
-    return Assessment(found, class_scores(found.confusion, names), positive, decision)
+    return Assessment(found, confusion, class_scores(confusion, names), positive, decision)
 
 
 def positive_place(model: TrainedModel) -> int:

@@ -5,6 +5,7 @@ Every file that is written is read back and compared with the model it came from
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -118,7 +119,9 @@ def _write_torchscript(ready: Ready, pictures: Tensor, about: dict[str, Any], pa
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(ready, (pictures,))  # type: ignore[no-untyped-call]
-        torch.jit.save(traced, os.fspath(path), _extra_files={"semifl.json": json.dumps(about)})
+        content = io.BytesIO()  # torch's own words for a place that cannot be written are not for people
+        torch.jit.save(traced, content, _extra_files={"semifl.json": json.dumps(about)})
+    path.write_bytes(content.getvalue())
 
 
 def _run_torchscript(path: Path, pictures: Tensor) -> np.ndarray:

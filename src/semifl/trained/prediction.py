@@ -16,6 +16,7 @@ from semifl.errors import UserError
 from semifl.learning.evaluation import BLOCK, slices
 from semifl.learning.targets import pseudo_labels
 from semifl.trained.modelfile import TrainedModel, load_model
+from semifl.words import resume_command
 
 
 class Prediction(NamedTuple):
@@ -32,7 +33,7 @@ def find_model(run: Path, device: str) -> TrainedModel:
         if not (run / "model.safetensors").is_file():
             if not (run / "rounds.jsonl").is_file():
                 raise UserError(f"{run} holds no model.safetensors: it is not a run that has been trained")
-            raise UserError(f"{run} holds no model.safetensors: the run is not finished (semifl resume {run})")
+            raise UserError(f"{run} holds no model.safetensors: the run is not finished ({resume_command(run)})")
         run = run / "model.safetensors"
     return load_model(run, device)
 

@@ -59,7 +59,7 @@ def run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_outcome_is_told_in_the_metric_that_decides(run: Path, capsys: Output) -> None:
     assert invoke(["resume", str(run)]) == 0
     out, result = capsys.readouterr().out, json.loads((run / "result.json").read_text())
-    last = f"round {result['best_round']}, the best on labels held out; the last model: {result['auc']:.1f} %"
+    last = f"round {result['best_round']}, the best on labels held out; the final model: {result['auc']:.1f} %"
     assert f"AUC          {result['best_auc']:.1f} %  ({last})" in out
     assert f"the clients brought {result['best_auc'] - result['labels_only_auc']:+.1f} points" in out
     assert f"sensitivity {result['best_sensitivity']:.1f} %" in out

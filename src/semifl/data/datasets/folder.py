@@ -57,7 +57,7 @@ class Folder(Checked):
     root: str = ""  # the folder of pictures
     size: Annotated[int, Range(2, LARGEST_SIDE)] = 32  # side of the square pictures, in pixels
     unreadable: Literal["stop", "skip"] = "stop"  # what to do about files that are no pictures
-    channels: Literal["auto", "grey", "color"] = "auto"  # auto: grey if every picture is
+    channels: Literal["auto", "grey", "color"] = "auto"  # auto: grey if labeled and test pictures are
     bits: Annotated[int, Range(0, 16)] = 0  # of greys with more than eight; 0: those of the server's brightest pixel
     flip: bool = True  # a mirrored picture is as good an example as the original
     csv: str = ""  # a file below root with the columns file, label and perhaps site and part, instead of class folders
