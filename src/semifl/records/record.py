@@ -132,7 +132,10 @@ def _fits(adapter: TypeAdapter[Any], record: Any) -> bool:
 
 
 def is_best(now: Any, history: Iterable[Measured], metric: Metric) -> bool:
-    """Whether a value of the metric on labels held out, if there is one, lies above those of all rounds before."""
-    values = [number(value) for value in (*(each.get(f"validation_{metric}") for each in history), now)]
-    *earlier, last = [-1.0 if value is None else value for value in values]
-    return last > max(earlier, default=-1.0)
+    """Whether a value of the metric on labels held out, if there is one, is as good as those of all rounds before.
+
+    Few labels are held out, so rounds are often as good as each other there; then the latest has learned longest.
+    """
+    value = number(now)
+    earlier = [number(each.get(f"validation_{metric}")) for each in history]
+    return value is not None and value >= max((each for each in earlier if each is not None), default=value)

@@ -120,8 +120,8 @@ def summary(
     config, metric = context.world.config, context.metric
     records: list[Measured] = [*history, final]
     by_test = max(records, key=lambda record: record.get("accuracy", -math.inf))
-    judged = [record for record in records if f"validation_{metric}" in record] or records
-    best = max(judged, key=lambda record: deciding(record, metric))
+    judged = [record for record in reversed(records) if f"validation_{metric}" in record]  # the latest of those alike
+    best = max(judged or records, key=lambda record: deciding(record, metric))
     seconds = [record["seconds"]["total"] for record in history]
     found: JSON = {
         "method": config.method.name,

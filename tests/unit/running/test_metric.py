@@ -40,7 +40,7 @@ def test_the_best_round_is_the_best_by_the_metric_on_held_out_labels(tmp_path: P
     with safe_open(tmp_path / "run/model.safetensors", "pt") as file:
         kept = json.loads(file.metadata()["semifl"])
     key = f"validation_{metric}"
-    best = max(lines, key=lambda record: record[key])
+    best = max(reversed(lines), key=lambda record: record[key])  # the latest of those alike
     assert result["metric"] == metric
     assert kept["metric"] == metric
     if result["best_round"] <= len(lines):  # else the final model is better than all of them

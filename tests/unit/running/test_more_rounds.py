@@ -79,13 +79,14 @@ def test_more_rounds_after_the_final_model_was_kept_can_be_interrupted(tmp_path:
 
 
 def test_the_model_that_is_kept_is_the_one_that_the_result_tells_of(tmp_path: Path) -> None:
-    """The final model was the best at first, and no later round is better than the one before it."""
+    """The final model was the best at first; later rounds bring one as good as that of the first, and two worse."""
     table = {**toy_table(lr=0.02, server_epochs=1), "rounds": 1, "seed": 10, "labels_only": False}
     table["data"] |= {"labeled": 24, "validation": 0.5, "noise": 150}
     assert start(decode(table), tmp_path / "run")["best_round"] == 2
     result = resume(tmp_path / "run", rounds=4)
     about, history = kept(tmp_path / "run"), [line["validation_accuracy"] for line in records(tmp_path / "run")]
-    assert about["round"] == result["best_round"] == 1 + history.index(max(history))
+    latest = max(place for place, value in enumerate(history, 1) if value == max(history))
+    assert about["round"] == result["best_round"] == latest < len(history)
     assert about["accuracy"] == result["best_accuracy"]
     assert resume(tmp_path / "run", rounds=5)["rounds"] == 5
 
