@@ -68,13 +68,13 @@ class Result:
 
     @property
     def accuracy(self) -> float:
-        """Of `model` on the test pictures, in percent; this and what follows, as `summary` has the last round's too."""
-        return self._of_model("accuracy") or 0.0
+        """Of `model` on the test pictures, in percent, as are the numbers that follow."""
+        return float(self._kept["accuracy"])
 
     @property
     def balanced_accuracy(self) -> float:
         """The mean over the classes of each one's own accuracy, in percent."""
-        return self._of_model("balanced_accuracy") or 0.0
+        return float(self._kept["balanced_accuracy"])
 
     @property
     def auc(self) -> float | None:
@@ -117,9 +117,14 @@ class Result:
         found = {name: self._number(f"labels_only_{name}") for name in OF_A_MODEL}
         return {name: value for name, value in found.items() if value is not None}
 
+    @property
+    def _kept(self) -> dict[str, Any]:
+        """The numbers of the kept model: with labels held out that is the best on them, not the last one."""
+        found, before = {**self.summary}, of_the_kept(self.summary)
+        return {name: found.get(f"{before}{name}") for name in OF_A_MODEL}
+
     def _of_model(self, name: str) -> float | None:
-        """The kept model's: with labels held out that is the best on them, not the last one."""
-        return self._number(f"{of_the_kept(self.summary)}{name}")
+        return number(self._kept[name])
 
     def _number(self, name: str) -> float | None:
         return number({**self.summary}.get(name))
