@@ -91,10 +91,11 @@ class World:
         return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def deciding(self) -> dict[str, str]:
-        """What decides bits though no key says it: classes, a stem of pictures, a backbone of weights may change."""
+        """What decides bits though no key says it: classes, greys, a stem of pictures, a backbone of weights may change."""
         facts = self.data.facts
         rows, backbone = facts.whitening, facts.backbone
         found = {"the list of classes": ", ".join(facts.class_names), "the number of channels": str(facts.channels)}
+        found |= {"the number of bits of greys": str(facts.bits)} if facts.bits else {}
         found |= {"the model's whitening": hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]} if rows else {}
         return found | ({"the model's backbone": backbone} if backbone else {})
 

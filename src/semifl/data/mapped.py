@@ -6,12 +6,15 @@ takes back when it needs it; worker processes map the same file instead of shari
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +25,7 @@ from semifl.regular import read_text
 
 LARGE = 1 << 30  # bytes of pictures from which they are mapped
 STRIDE = 64 << 20  # bytes that are looked at together
+PART = ".part"  # of a file that is being filled
 
 
 class Mapped(NamedTuple):
@@ -37,7 +41,14 @@ class Mapped(NamedTuple):
         return _open(Path(self.path))[self.offset : self.offset + length].view(self.dtype).view(self.shape)
 
 
-_OPENED: dict[str, Tensor] = {}  # the files that this process has mapped, by path
+class Opened(NamedTuple):
+    """A file that this process has mapped, and the handle whose lock tells others that it is in use."""
+
+    content: Tensor
+    handle: int
+
+
+_OPENED: dict[str, Opened] = {}  # by path
 
 
 def is_large(pictures: int, channels: int | None, size: int) -> bool:
@@ -47,8 +58,8 @@ def is_large(pictures: int, channels: int | None, size: int) -> bool:
 def place_of(tensor: Tensor) -> Mapped | None:
     """Where a mapped tensor lies; None if it is in memory as others are."""
     for path, whole in _OPENED.items():
-        offset = tensor.data_ptr() - whole.data_ptr()
-        if 0 <= offset < len(whole) and tensor.is_contiguous():
+        offset = tensor.data_ptr() - whole.content.data_ptr()
+        if 0 <= offset < len(whole.content) and tensor.is_contiguous():
             return Mapped(path, offset, tuple(tensor.shape), tensor.dtype)
     return None
 
@@ -61,7 +72,7 @@ def spilled(tensor: Tensor) -> Tensor:
 
 
 def remove_spilled(place: Mapped) -> None:
-    _OPENED.pop(place.path, None)
+    _close(Path(place.path))
     Path(place.path).unlink(missing_ok=True)
 
 
@@ -69,48 +80,87 @@ def recall_mapped(file: Path, fingerprint: str) -> Decoded | None:
     """What was kept under this fingerprint; None if there is nothing, something else, or something damaged."""
     try:
         facts = json.loads(read_text(_facts_of(file)))
-        if facts["fingerprint"] != fingerprint or file.stat().st_size != torch.Size(facts["shape"]).numel():
+        kept = _state_of(file, fingerprint, facts["crc32"])
+        if facts["fingerprint"] != fingerprint or kept.stat().st_size != torch.Size(facts["shape"]).numel():
             return None
-        images = _open(file).view(facts["shape"])
-        return Decoded(images, tuple(facts["skipped"])) if _checksum(images) == facts["crc32"] else None
+        images = _open(kept).view(facts["shape"])
+        decoded = Decoded(images, tuple(facts["skipped"]), int(facts["bits"]))
+        return decoded if _checksum(images) == facts["crc32"] else None
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
 
 
 def decode_mapped(file: Path, fingerprint: str, shape: tuple[int, ...], decode: Callable[[Tensor], Decoded]) -> Decoded:
-    """Let `decode` fill a mapped file of this shape; what it leaves out is left out of the file too."""
+    """Let `decode` fill a mapped file of this shape; what it leaves out is left out of the file too.
+
+    Processes find pictures by the file's name, which therefore never gets other content: it says in which state the
+    folder was and what came out of it. Until all is there the file has a name of its own.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    _facts_of(file).unlink(missing_ok=True)  # first: until all is there, nothing counts
-    _OPENED.pop(str(file), None)
-    file.unlink(missing_ok=True)  # whoever has the old one open keeps it
-    with file.open("wb") as new:
-        new.truncate(torch.Size(shape).numel())
-    filled = decode(_open(file).view(shape))
-    if place_of(filled.images) is None:  # fewer channels after all: a third of the size, in memory
-        file.unlink()
-        _OPENED.pop(str(file), None)
-        return filled
-    kept = list(filled.images.shape)
-    if kept != list(shape):
-        with file.open("r+b") as whole:
-            whole.truncate(torch.Size(kept).numel())
-        _OPENED.pop(str(file), None)
-        filled = filled._replace(images=_open(file).view(kept))
-    facts: dict[str, Any] = {"fingerprint": fingerprint, "shape": kept, "skipped": list(filled.skipped)}
-    replace_text(_facts_of(file), json.dumps({**facts, "crc32": _checksum(filled.images)}))
+    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f"{file.stem}-", suffix=PART, delete=False) as new:
+        part = Path(new.name)
+    try:
+        os.truncate(part, torch.Size(shape).numel())
+        filled = _all_of(part, decode(_open(part).view(shape)))
+        crc32 = _checksum(filled.images)
+        state = _state_of(file, fingerprint, crc32)
+        _close(state)  # one of this name that was damaged
+        part.replace(state)
+        _OPENED[str(state)] = _OPENED.pop(str(part))
+    except BaseException:
+        _close(part)
+        part.unlink(missing_ok=True)
+        raise
+    facts = {"fingerprint": fingerprint, "shape": list(filled.images.shape), "skipped": list(filled.skipped)}
+    replace_text(_facts_of(file), json.dumps({**facts, "bits": filled.bits, "crc32": crc32}))
+    _remove_unused(file, state)
     return filled
+
+
+def _all_of(part: Path, filled: Decoded) -> Decoded:
+    """The same with a file that holds these pictures and nothing else."""
+    kept = filled.images.shape
+    if place_of(filled.images) is None:  # fewer channels after all
+        filled.images.numpy().tofile(part)
+    else:
+        os.truncate(part, kept.numel())
+    return filled._replace(images=_open(part).view(kept))
+
+
+def _remove_unused(file: Path, current: Path) -> None:
+    """What a folder's earlier states and broken-off attempts have left, unless a process still looks at it."""
+    for old in file.parent.glob(f"{file.stem}*"):
+        if old == current or old.suffix not in (file.suffix, PART):
+            continue
+        with contextlib.suppress(OSError), old.open("r+b") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            old.unlink()
 
 
 def _open(file: Path) -> Tensor:
     """All bytes of a file; what is written to them is written to the file."""
-    path = str(file)
-    if path not in _OPENED or len(_OPENED[path]) != file.stat().st_size:
-        _OPENED[path] = torch.from_file(path, shared=True, size=file.stat().st_size, dtype=torch.uint8)
-    return _OPENED[path]
+    path, size = str(file), file.stat().st_size
+    if path not in _OPENED or len(_OPENED[path].content) != size:
+        _close(file)
+        handle = os.open(path, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _OPENED[path] = Opened(torch.from_file(path, shared=True, size=size, dtype=torch.uint8), handle)
+    return _OPENED[path].content
+
+
+def _close(file: Path) -> None:
+    """Forget a file; tensors that lie in it stay what they are."""
+    if opened := _OPENED.pop(str(file), None):
+        os.close(opened.handle)
 
 
 def _facts_of(file: Path) -> Path:
     return file.with_suffix(".json")
+
+
+def _state_of(file: Path, fingerprint: str, crc32: int) -> Path:
+    return file.with_name(f"{file.stem}-{fingerprint[:16]}-{crc32:08x}{file.suffix}")
 
 
 def _checksum(images: Tensor) -> int:

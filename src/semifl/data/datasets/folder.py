@@ -132,7 +132,7 @@ class Folder(Checked):
         paths = [entry.path for entry in entries]
         large = is_large(len(paths), CHANNELS[self.channels], self.size)
         decoded = recall_mapped(kept.with_suffix(".pictures"), fingerprint) if large else recall(kept, fingerprint)
-        if decoded is None or (decoded.skipped and self.unreadable == "stop"):  # a file may be readable by now
+        if decoded is None or any(self._is_readable(paths[position], decoded.bits) for position in decoded.skipped):
             bits = self.bits or _bits(entries)
             decoded = self._decode_large(kept, fingerprint, paths, bits, progress) if large else None
             if decoded is None:
@@ -142,6 +142,14 @@ class Folder(Checked):
         if decoded.skipped and self.unreadable == "stop":
             raise UserError(_unreadable([paths[position] for position in decoded.skipped]))
         return decoded
+
+    def _is_readable(self, path: Path, bits: int) -> bool:
+        """Whether a file that was left out can be read by now: a disk or a share may have been away for a moment."""
+        try:
+            decode(path, self.size, CHANNELS[self.channels], bits)
+        except UnreadableError:
+            return False
+        return True
 
     def _refuse_too_much(self, pictures: int) -> None:
         needed, there = 3 * pictures * self.size**2, machine.memory()  # bytes; grey ones are told apart later
