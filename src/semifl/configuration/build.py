@@ -91,7 +91,7 @@ class World:
         return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def deciding(self) -> dict[str, str]:
-        """What decides bits though no key says it: classes, greys, a stem of pictures, a backbone of weights may change."""
+        """What decides bits though no key says it: classes, greys, a stem of pictures, a backbone may change."""
         facts = self.data.facts
         rows, backbone = facts.whitening, facts.backbone
         found = {"the list of classes": ", ".join(facts.class_names), "the number of channels": str(facts.channels)}
