@@ -13,7 +13,7 @@ from semifl.configuration.config import VIEWS, Config, decode, from_section, spe
 from semifl.deploy import wire
 from semifl.deploy.answers import read_hello
 from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
-from semifl.deploy.remote import RemoteFederation, Told, Transport
+from semifl.deploy.remote import NotEnoughSites, RemoteFederation, Told, Transport
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text
 from semifl.errors import UserError
@@ -30,6 +30,7 @@ PICTURES = "semifl.deploy.pictures:HubPictures"
 ASKED_OF_HUB = ("root", "sites", "partition", "clients", "labeled")  # keys of [data] that the hub fills in itself
 HELLO_SECONDS = 120.0  # a site may have thousands of pictures to decode before its first answer
 GOODBYE_SECONDS = 120.0  # under Flower a site reads its pictures for this as for any packet
+TRIED = "round tried"  # the event: too few sites answered
 SLOW = 2.0  # times the others' seconds from which a site is called slow
 
 
@@ -56,14 +57,16 @@ class Sites:
     refused: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tried: dict[int, set[str]] = field(default_factory=dict)  # who was silent when a round was tried before
 
     @property
     def pictures(self) -> list[int]:
         return [self.counts.get(site, 0) for site in self.order["sites"]]
 
     def federation(self, tally: Tally) -> Federation:
+        silent = self.tried.get(len(self.directory.rounds()) + 1, set())
         return RemoteFederation(
-            self.transport, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method
+            self.transport, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method, silent
         )
 
     def greet(self) -> None:
@@ -172,7 +175,12 @@ def run_federation(
     if len(sites.refused) > len(hub.sites) - settings.min_updates:
         site, reason = next(iter(sites.refused.items()))
         raise UserError(f"too few sites follow this run's order; {site}: {reason}")
-    result = start_or_resume(config, directory.path, device=hub.device, observer=observer, elsewhere=sites)
+    sites.tried = _tried(directory, set(hub.sites) - set(sites.refused))
+    try:
+        result = start_or_resume(config, directory.path, device=hub.device, observer=observer, elsewhere=sites)
+    except NotEnoughSites as error:
+        directory.add_event(TRIED, round=error.round, silent=list(error.silent))
+        raise
     if getattr(spec_of(config.model), "views", 0):
         sites.part()
     return result
@@ -182,6 +190,17 @@ def _refuse_another(directory: RunDirectory, config: Config) -> None:
     """A name stands for one run: with another configuration it would mix two."""
     if (directory.path / "config.toml").exists() and (changed := changes(directory, config)):
         raise UserError(f"the hub has another run of this name, so this one needs a --name of its own: {changed[0]}")
+
+
+def _tried(directory: RunDirectory, willing: set[str]) -> dict[int, set[str]]:
+    """Rounds that too few sites answered, and who did not; when all have had a turn, they begin anew."""
+    found: dict[int, set[str]] = {}
+    for event in directory.lines("events.jsonl"):
+        if event.get("event") == TRIED:
+            now = set(event["silent"])
+            so_far = found.get(event["round"], set()) | now
+            found[event["round"]] = now if so_far >= willing else so_far
+    return found
 
 
 def _identity(folder: Path) -> str:

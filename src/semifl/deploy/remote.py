@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -43,7 +43,12 @@ class Transport(Protocol):
 
 
 class NotEnoughSites(RunStopped):
-    """Too few sites answer to go on now; the round will be repeated when more of them are back."""
+    """Too few sites answer to go on now; the round will be repeated, with others in place of the silent ones."""
+
+    def __init__(self, message: str, round_index: int, silent: Sequence[str]) -> None:
+        super().__init__(message)
+        self.round = round_index
+        self.silent = tuple(silent)
 
 
 class Heard(NamedTuple):
@@ -77,6 +82,7 @@ class RemoteFederation:
         tell: Callable[[Told], None],
         layers: Mapping[str, int],
         method: Method,
+        silent: Collection[str] = (),
     ) -> None:
         self._transport = transport
         self._order = order
@@ -88,6 +94,7 @@ class RemoteFederation:
         self._tell = tell
         self._layers = layers  # BatchNorm's, and how many channels each has
         self._method = method
+        self._silent = silent  # sites that did not answer when this round was tried before
 
     def __len__(self) -> int:
         return len(self._sites)
@@ -96,7 +103,16 @@ class RemoteFederation:
         return tuple(range(len(self._sites)))
 
     def sample(self, count: int, rng: torch.Generator) -> Cohort:
-        return draw(len(self._sites), count, rng)
+        """As in a simulation, but others take the places of sites that were silent or, worse, have refused."""
+        drawn = draw(len(self._sites), count, rng)
+        others = [client for client in self.everyone() if client not in drawn]
+        in_turn = [*drawn, *(others[place] for place in torch.randperm(len(others), generator=rng))]
+        return tuple(sorted(sorted(in_turn, key=self._rank)[:count]))
+
+    def _rank(self, client: ClientId) -> int:
+        """Whoever was silent may be back; whoever has refused answers the same until the next job."""
+        site = self._sites[client]
+        return 2 if site in self._refused else 1 if site in self._silent else 0
 
     def each(
         self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None = None
@@ -157,12 +173,14 @@ class RemoteFederation:
         self, packets: dict[str, bytes], read: Callable[[Answer], Heard], t: Round, largest: int
     ) -> Iterator[Reply]:
         """Each site's reply as it comes; while too few have answered, those who have not are asked again."""
-        answered, waiting = 0, dict(packets)
+        answered, waiting = set[str](), dict(packets)
         for client, site in enumerate(self._sites):
             if site in self._refused and site in waiting:
                 del waiting[site]
                 self._tell(Told(site, "failed", self._refused[site], 0.0, t.index))
                 yield Reply(client, None, "failed", self._refused[site], {})
+        enough = min(self._settings.min_updates, len(waiting))
+        asked = tuple(waiting)
         for attempt in range(1, self._settings.attempts + 1):
             missing: list[Reply] = []
             for answer in self._transport.exchange(waiting, self._settings.deadline, largest):
@@ -172,17 +190,19 @@ class RemoteFederation:
                 if reply.outcome in NO_ANSWER:
                     missing.append(reply)
                     continue
-                answered += reply.outcome != "rejected"
+                answered |= {answer.site} if reply.outcome != "rejected" else set()
                 yield reply
-            if answered >= min(self._settings.min_updates, len(packets)):
+            if len(answered) >= enough:
                 yield from missing
                 return
             if attempt == self._settings.attempts or not missing:  # who was rejected would answer the same again
                 break
             waiting = {self._sites[reply.client]: packets[self._sites[reply.client]] for reply in missing}
         raise NotEnoughSites(
-            f"round {t.index}: {answered} of {len(packets)} sites answered, and deploy.min_updates asks for "
-            f"{self._settings.min_updates}"
+            f"round {t.index}: {len(answered)} of {len(packets)} sites answered, and deploy.min_updates asks for "
+            f"{self._settings.min_updates}",
+            t.index,
+            [site for site in asked if site not in answered],
         )
 
     def _read_statistics(self, answer: Answer, largest: int) -> BatchNormStats:

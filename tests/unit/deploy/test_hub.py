@@ -4,7 +4,8 @@ import pytest
 
 from by_hand import transport_to
 from federated_pictures import SITES, make_federation, run_table
-from semifl.deploy.hub import Hub, Sites, hub_config, read_settings, run_federation
+from semifl.deploy import wire
+from semifl.deploy.hub import Hub, Sites, _tried, hub_config, read_settings, run_federation
 from semifl.deploy.policy import Policy
 from semifl.deploy.remote import Answer, NotEnoughSites, Told
 from semifl.deploy.settings import Settings
@@ -112,6 +113,39 @@ def test_a_run_that_lost_its_sites_goes_on_exactly_where_it_was(hub, transport):
     digests = [[each["digest"] for each in RunDirectory(hub.runs / name).rounds()] for name in ("broken", "whole")]
     assert digests[0] == digests[1]
     assert len(digests[0]) == 3
+
+
+def test_a_round_that_one_absent_site_holds_up_goes_on_with_another(hub, transport):
+    """One site a round, and the one that is drawn has left for good."""
+    exchange, asked = transport.exchange, []
+    table = run_table(rounds=1)
+    table["method"] = {**table["method"], "activity_rate": 0.1}
+
+    def without_the_first(packets, seconds, largest):
+        if "round" not in wire.facts_of(next(iter(packets.values()))):  # a greeting
+            yield from exchange(packets, seconds, largest)
+            return
+        asked.extend(packets)
+        gone = [site for site in packets if site == asked[0]]
+        for site in gone:
+            yield Answer(site, None, "it is not connected", 0.0)
+        yield from exchange({site: packets[site] for site in packets if site not in gone}, seconds, largest)
+
+    transport.exchange = without_the_first
+    with pytest.raises(NotEnoughSites, match="round 1: 0 of 1 sites answered"):
+        run_federation(hub, "run", table, transport, Silent())
+    assert len(set(asked)) == 1
+    assert run_federation(hub, "run", table, transport, Silent())["rounds"] == 1
+    assert len(set(asked)) == 2
+
+
+def test_sites_that_were_silent_have_their_turn_again_when_all_have_been(tmp_path):
+    directory = RunDirectory(tmp_path)
+    for index, silent in ((1, ["a"]), (2, ["a"]), (2, ["b"])):
+        directory.add_event("round tried", round=index, silent=silent)
+    assert _tried(directory, {"a", "b", "c"}) == {1: {"a"}, 2: {"a", "b"}}
+    directory.add_event("round tried", round=2, silent=["c"])
+    assert _tried(directory, {"a", "b", "c"}) == {1: {"a"}, 2: {"c"}}
 
 
 def test_a_run_of_the_same_name_does_not_inherit_memories(hub, transport, tmp_path):

@@ -136,8 +136,9 @@ def test_an_abstention_is_an_answer_and_a_rejected_update_is_none():
     bad = reply({"w": torch.ones(2)})
     with pytest.raises(NotEnoughSites, match="1 of 3 sites answered"):  # nobody is left to ask again
         replies(Scripted(a=[bad], b=[reply()], c=[bad]), min_updates=2)
-    with pytest.raises(NotEnoughSites, match="1 of 3 sites answered"):
+    with pytest.raises(NotEnoughSites, match="1 of 3 sites answered") as caught:
         replies(Scripted(a=[bad], b=[reply()], c=[None, None]), min_updates=2, attempts=2)
+    assert (caught.value.round, caught.value.silent) == (1, ("a", "c"))
 
 
 def test_a_site_that_refused_the_order_is_not_asked():
@@ -147,6 +148,35 @@ def test_a_site_that_refused_the_order_is_not_asked():
     got = list(clients.each((0, 1, 2), Snapshot(WEIGHTS, {}), Round(1, 0.0, Seed(0))))
     assert [(each.outcome, each.reason) for each in got][1] == ("failed", "another version")
     assert {each.site: each.outcome for each in told} == {"a": "trained", "b": "failed", "c": "trained"}
+
+
+def test_a_cohort_of_sites_that_refuse_does_not_hold_up_the_others():
+    clients = federation(Scripted(), refused={"b": "another version"})
+    assert [each.outcome for each in clients.each((1,), Snapshot(WEIGHTS, {}), Round(1, 0.0, Seed(0)))] == ["failed"]
+    clients = federation(Scripted(a=[reply()]), refused={"b": "another version"}, min_updates=2)
+    both = clients.each((0, 1), Snapshot(WEIGHTS, {}), Round(1, 0.0, Seed(0)))
+    assert [each.outcome for each in both] == ["trained", "failed"]  # of two asked only one can answer
+
+
+def drawn(count, refused=(), silent=()):
+    order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
+    refused = dict.fromkeys(refused, "")
+    clients = RemoteFederation(None, order, Settings(), Tally(), refused, print, {}, SemiFL(), silent)
+    return [clients.sample(count, Seed(number).at("cohort")) for number in range(40)]
+
+
+def test_others_take_the_places_of_sites_that_refused_or_were_silent():
+    plain = drawn(1)
+    assert set(plain) == {(0,), (1,), (2,)}
+    without = drawn(1, refused="b", silent="a")
+    assert set(without) == {(2,)}
+    some = drawn(1, silent="a")
+    assert set(some) == {(1,), (2,)}  # either of the others
+    assert all(new == old for new, old in zip(some, plain, strict=True) if old != (0,))
+    assert set(drawn(2, silent="a")) == {(1, 2)}
+    assert set(drawn(2, refused="b", silent="a")) == {(0, 2)}  # the one who was silent may be back
+    assert drawn(3, refused="b", silent="ac") == [(0, 1, 2)] * 40
+    assert drawn(1, silent="abc") == plain
 
 
 def moments(number=4, channels=3, value=1.0):

@@ -143,7 +143,7 @@ class HubController(Controller):  # type: ignore[misc]  # FLARE has no types
         except Interrupted as error:
             return {"state": error.state, "reason": ""}
         except NotEnoughSites as error:
-            return {"state": "paused", "reason": str(error)}
+            return {"state": "waiting", "reason": str(error)}
         except RunStopped as error:
             return {"state": "failed", "reason": str(error)}
         except OSError as error:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,18 @@ class HubLine:
 
 
 def _is_open(job: dict[str, Any], born: float) -> bool:
+    """A job that was queued when the hub was restarted runs in its new life, so it is its start that counts."""
     status = str(job.get("status", ""))
-    forgotten = status in ("RUNNING", "DISPATCHED") and float(job.get("submit_time", born)) < born
+    forgotten = status in ("RUNNING", "DISPATCHED") and _began(job, born) < born
     return not status.startswith("FINISHED") and not forgotten
+
+
+def _began(job: dict[str, Any], born: float) -> float:
+    """In seconds; FLARE writes the start as a date when a job begins to run, and until then there is none."""
+    try:
+        return datetime.fromisoformat(str(job.get("start_time"))).timestamp()
+    except ValueError:
+        return float(job.get("submit_time", born))
 
 
 @contextlib.contextmanager

@@ -7,12 +7,13 @@ each of which goes on after the last complete round: a new one begins when a sit
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from semifl.deploy.flare.controller import OUTCOME, RESULTS
 from semifl.deploy.flare.job import job_name, write_job
@@ -31,7 +32,17 @@ LOOK_FOR_SITES = 5.0  # seconds between two looks for sites that have come back
 SETTLING = 15.0  # seconds that a job may take to reach all its sites
 FIRST_WAIT = 30.0  # seconds that sites have to connect before a run begins with those that are there
 MOST_FAILURES = 5  # jobs in a row that end without a new round
+SHORTEST_WAIT, LONGEST_WAIT = 10.0, 300.0  # seconds until a round that too few sites answered is tried again
+LONGEST_ABSENCE = 3600.0  # seconds after which a site that keeps leaving is let in again
+FORGIVEN = 10  # times that long without leaving, and it may come back at once as any other
 MOST_REFUSALS = 20  # times in a row that the hub lets nobody in before it is believed
+
+
+class Return(NamedTuple):
+    """When a site was last let in again, and how often it has been of late."""
+
+    at: float
+    times: int
 
 
 @dataclass
@@ -48,6 +59,7 @@ class Supervisor:
     _refusals: int = 0
     _heard: bool = False  # whether the job at hand has answered
     _looked: float = 0.0
+    _returns: dict[str, Return] = field(default_factory=dict)
     _since: float = field(default_factory=time.monotonic)
     _told: set[str] = field(default_factory=set)
 
@@ -61,7 +73,7 @@ class Supervisor:
                 self._line.close()
 
     def _see_through(self) -> Summary:
-        failures, known = 0, -1
+        failures, waits, known = 0, 0, -1
         while True:
             outcome = self._one_job()
             if outcome["state"] == "finished":
@@ -70,13 +82,17 @@ class Supervisor:
                 raise _last_word(outcome, self.name)
             if outcome["state"] in ("lost", "ended"):  # sites need as long to come back as they need to come
                 self._since = time.monotonic()
-            failures = 0 if self.mirror.known > known else failures + 1
-            known = self.mirror.known
+            is_new, known = self.mirror.known > known, self.mirror.known
+            # A job that ends because sites are silent, or because one has come back, has not failed.
+            failures = 0 if is_new else failures + (outcome["state"] not in ("waiting", "paused"))
+            waits = waits + 1 if outcome["state"] == "waiting" and not is_new else 0
             if failures >= MOST_FAILURES:
                 why = outcome["reason"] or outcome["state"]
                 raise RunStopped(f"{failures} jobs in a row ended without a complete round ({why}); see the hub's logs")
             reason = f"{outcome['reason']}; " if outcome["reason"] else ""
             self._tell(f"{reason}going on after the last complete round")
+            if outcome["state"] == "waiting":
+                time.sleep(min(LONGEST_WAIT, SHORTEST_WAIT * 2**waits))
 
     def _one_job(self) -> JobEnd:
         """Begin a job, or find the one that runs already, and follow it to its end."""
@@ -148,9 +164,19 @@ class Supervisor:
             back = line.idle(here, job)
         except (HubDown, NotRunning):  # a site that is silent keeps the hub waiting: that says nothing about the hub
             return
+        back = [site for site in back if self._may_return(site, now)]
         if back:
             self._tell(f"{', '.join(back)} came back and will take part again")
             line.ask(job, {"after": self.mirror.known, "gone": back, "wish": "paused"})
+
+    def _may_return(self, site: str, now: float) -> bool:
+        """Each return ends everybody's job, so one that leaves again and again waits longer every time."""
+        last, times = self._returns.get(site, Return(-math.inf, 0))
+        wait = min(LONGEST_ABSENCE, SETTLING * 2**times)
+        if now - last < wait:
+            return False
+        self._returns[site] = Return(now, 1 if now - last > FORGIVEN * wait else times + 1)
+        return True
 
     def _collect(self, line: HubLine, job: str, status: str) -> JobEnd:
         """The job's result: the run as it stands, and the hub's last word on it."""
