@@ -6,6 +6,8 @@ Elsewhere a run lives on its worker's disk and is brought here when it is done; 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from semifl.federation.pools import needing_dask
 from semifl.federation.workers import JobFailed, Log
 from semifl.learning.devices import find_device
 from semifl.records.directory import RunDirectory
+from semifl.regular import remove_folder
 from semifl.running.loop import resume
 from semifl.studies.table_runs import CellRun, run_cell
 from semifl.studies.tables import Cell, run_directory
@@ -62,9 +65,15 @@ def run_there(place: None, common: None, errand: Errand) -> Brought:
     device = find_device(errand.device)
     if (errand.folder / errand.mark).exists():
         return Brought(run_cell(errand.cell, errand.seed, errand.folder, 1, device), {})
-    done = run_cell(errand.cell, errand.seed, scratch(), 1, device)
-    directory = run_directory(scratch(), errand.cell, errand.seed)
-    return Brought(done, {} if done.failed else files_of(directory))
+    # Cells of another table, or of the same one with another --set, may have the same name.
+    folder = scratch() / hashlib.sha256(json.dumps(errand.cell.config, sort_keys=True).encode()).hexdigest()[:16]
+    done = run_cell(errand.cell, errand.seed, folder, 1, device)
+    if done.failed:
+        return Brought(done, {})
+    directory = run_directory(folder, errand.cell, errand.seed)
+    brought = Brought(done, files_of(directory))
+    remove_folder(directory)  # a worker may live for weeks
+    return brought
 
 
 def finish_on(cluster: Cluster, runs: Sequence[Path], log: Log) -> None:

@@ -68,6 +68,18 @@ def test_runs_of_workers_that_do_not_see_the_folder_are_brought_here(
     assert set(files_of(tmp_path / "here")) == set(files_of(reference))
 
 
+def test_a_worker_tells_runs_of_one_name_apart_and_keeps_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semifl.federation.cluster.worker.scratch", lambda: tmp_path / "scratch")
+    for rounds in (1, 2):
+        cell = Cell("toy", "toy", "", {**TOY, "rounds": rounds})
+        brought = run_there(None, None, Errand(cell, 1, tmp_path / "not-theirs", "no such mark", "cpu"))
+        assert not brought.done.failed, brought.done.text
+        assert len(brought.files["rounds.jsonl"].splitlines()) == rounds
+    assert [path for path in (tmp_path / "scratch").rglob("*") if path.is_file()] == []
+
+
 def test_sweep_and_compare_from_the_command_line(
     net: DaskNet, tmp_path: Path, reference: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
