@@ -60,11 +60,12 @@ class ClientMemory:
     def write(self, client: int, round: int, memory: Memory) -> None:
         tensors = {name: memory[name].contiguous() for name in sorted(memory)}
         replace_file(self._path(client, round), lambda part: save_file(tensors, part, {"digest": digest(tensors)}))
-        # The checkpoints of the two rounds before this one can still be resumed from; older files serve nobody.
+        # The checkpoints of the two rounds before this one can still be resumed from; older files serve nobody, and
+        # later ones are leftovers of rounds that are now played again.
         needed = max((earlier for earlier in self._rounds(client) if earlier <= round - 2), default=0)
-        for earlier in self._rounds(client):
-            if earlier < needed:
-                self._remove(client, earlier)
+        for other in self._rounds(client):
+            if not needed <= other <= round:
+                self._remove(client, other)
 
     def forget_after(self, round: int) -> None:
         """Remove what rounds after `round` left behind."""

@@ -155,3 +155,11 @@ def test_a_damaged_file_is_named(memory: ClientMemory, damage: str) -> None:
         memory.read(12, before=4)
 
     assert str(caught.value).startswith(f"the memory of client 12 in {path} is damaged: ")
+
+
+def test_rounds_that_are_played_again_leave_nothing_of_the_later_ones(memory: ClientMemory) -> None:
+    for index in (10, 9, 8, 20, 7):  # a hub may ask in any order
+        memory.write(0, index, value(index))
+    assert rounds_on_disk(memory, 0) == [7]
+    memory.write(0, 8, value(8))
+    assert kept(memory, 0, before=9) == 8.0
