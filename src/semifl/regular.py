@@ -48,6 +48,16 @@ def remove_folder(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def size_of(folder: Path) -> int:
+    """Bytes of all files below it."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def last_touched(folder: Path) -> float:
+    """When the newest of what lies below it was written."""
+    return max((path.lstat().st_mtime for path in folder.rglob("*")), default=0.0)
+
+
 def add_text(path: Path, text: str) -> None:
     """At the end of a file, on disk before this returns."""
     # For reading too: a pipe opened for writing alone waits for a reader.

@@ -127,7 +127,13 @@ def _all_of(part: Path, filled: Decoded) -> Decoded:
     return filled._replace(images=_open(part).view(kept))
 
 
-def _remove_unused(file: Path, current: Path) -> None:
+def forget_mapped(file: Path) -> None:
+    """Remove what is kept, unless a process still looks at it."""
+    _facts_of(file).unlink(missing_ok=True)
+    _remove_unused(file)
+
+
+def _remove_unused(file: Path, current: Path | None = None) -> None:
     """What a folder's earlier states and broken-off attempts have left, unless a process still looks at it."""
     for old in file.parent.glob(f"{file.stem}*"):
         if old == current or old.suffix not in (file.suffix, PART):

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from semifl.data.progress import Progress
 from semifl.deploy.policy import Limits
+from semifl.errors import UserError
 from semifl.federation.workers import Here, Workers
 
 LOOK = 0.1  # seconds between two looks
@@ -39,6 +41,20 @@ class Leash:
         self.broken = f"its training took more {what} that its policy allows (limits.{limit})"
         self._trainer.kill()
         self._done.set()
+
+
+def in_time(limits: Limits) -> Progress:
+    """For what this process does itself, step by step: it ends when the time of one request is over."""
+    until = time.monotonic() + 60 * limits.most_minutes
+
+    def look(done: int, total: int) -> None:
+        if time.monotonic() > until:
+            raise UserError(
+                f"reading this site's pictures takes more time than the {limits.most_minutes:g} minutes "
+                "that its policy allows (limits.most_minutes)"
+            )
+
+    return look
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +14,10 @@ import torch
 from torch import Tensor
 
 from semifl.data.dataset import Facts
-from semifl.data.datasets.folder import Folder, subfolders
+from semifl.data.datasets.folder import Folder, forget, subfolders
 from semifl.data.listing import Groups
 from semifl.data.pictures import pictures_below
+from semifl.data.progress import Progress
 from semifl.data.survey import Entry
 from semifl.durable import replace_text
 from semifl.errors import UserError
@@ -79,17 +82,40 @@ def compare_with_before(images: Tensor, folder: Path) -> str:
     return f"{before.get('pictures')} when this run was last here, {now['pictures']} now"
 
 
-def read_site(root: Path, labels: Path | None, facts: Facts) -> SitePictures:
-    """All pictures below `root` as the order wants them, and those of `labels` with the classes of their folders."""
+def read_site(
+    root: Path, labels: Path | None, facts: Facts, note: Path, progress: Progress | None = None
+) -> SitePictures:
+    """All pictures below `root` as the order wants them, and those of `labels` with the classes of their folders.
+
+    They are kept on disk as the last order wanted them and no other; `note` is the file that says where.
+    """
     count_pictures(root)
     entries = [Entry("site", "", path) for path in pictures_below(root)]
-    decoded = _folder(root, facts).read(root, entries)
-    if not len(decoded.images):
-        raise UserError(f"none of the {len(entries)} pictures below {root} can be read")
-    return SitePictures(decoded.images, len(decoded.skipped), _read_own(labels, facts) if labels else None)
+    with _kept_once(note, [_folder(each, facts).kept_at(each) for each in (root, labels) if each]):
+        decoded = _folder(root, facts).read(root, entries, progress)
+        if not len(decoded.images):
+            raise UserError(f"none of the {len(entries)} pictures below {root} can be read")
+        own = _read_own(labels, facts, progress) if labels else None
+    return SitePictures(decoded.images, len(decoded.skipped), own)
 
 
-def _read_own(root: Path, facts: Facts) -> tuple[Tensor, Tensor] | None:
+@contextmanager
+def _kept_once(note: Path, wanted: list[Path]) -> Iterator[None]:
+    """A hub may ask for many sizes, and each would stay on this site's disk: the earlier ones are removed."""
+    try:
+        noted = [Path(name) for name in json.loads(note.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError):
+        noted = []
+    note.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(note, json.dumps([str(path) for path in (*noted, *wanted)]))  # first: nothing is kept unnoted
+    for path in noted:
+        if path not in wanted:
+            forget(path)
+    yield
+    replace_text(note, json.dumps([str(path) for path in wanted]))
+
+
+def _read_own(root: Path, facts: Facts, progress: Progress | None) -> tuple[Tensor, Tensor] | None:
     """None unless every folder is one of the run's classes."""
     folders = subfolders(root)
     known = {name: number for number, name in enumerate(facts.class_names)}
@@ -97,7 +123,7 @@ def _read_own(root: Path, facts: Facts) -> tuple[Tensor, Tensor] | None:
         # A hub that names some of the classes could count this site's folders one by one.
         return None
     entries = [Entry("labeled", name, path) for name in folders for path in pictures_below(folders[name])]
-    decoded = _folder(root, facts).read(root, entries)
+    decoded = _folder(root, facts).read(root, entries, progress)
     kept = [entry for position, entry in enumerate(entries) if position not in set(decoded.skipped)]
     return decoded.images, torch.tensor([known[entry.group] for entry in kept], dtype=torch.int64)
 

@@ -35,6 +35,7 @@ most_steps = 100000      # of training in a round
 most_minutes = 720.0     # that one request of the hub may keep this machine busy
 most_gigabytes = 16.0    # of memory that training for the hub may take
 largest_features = 8.0   # GB of disk for what a frozen backbone makes of this site's pictures, while a run lasts
+largest_memory = 20.0    # GB of disk for what this site remembers of runs; the longest untouched are forgotten first
 
 [privacy]
 clip = 0.0               # largest norm of the update that leaves; 0 does not clip
@@ -65,6 +66,7 @@ class Limits(Checked):
     most_minutes: Annotated[float, Limit] = 720.0
     most_gigabytes: Annotated[float, Limit] = 16.0
     largest_features: NotNegative = 8.0
+    largest_memory: NotNegative = 20.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from semifl.configuration.build import frozen_features, refuse_large_features
 from semifl.data.dataset import UNKNOWN
 from semifl.data.partition import Holdings
 from semifl.deploy import leaving, wire
-from semifl.deploy.leash import on_a_leash
+from semifl.deploy.leash import in_time, on_a_leash
 from semifl.deploy.order import Accepted, accept, refuse_memory, refuse_work
 from semifl.deploy.pictures import OTHER_PICTURES, SitePictures, compare_with_before, count_pictures, read_site
 from semifl.deploy.policy import Policy
@@ -36,11 +36,12 @@ from semifl.federation.world import Method, Reply, Round, Update
 from semifl.learning.batchnorm import Moments
 from semifl.learning.evaluation import blocks
 from semifl.learning.weights import Snapshot, Weights, zeros_like
-from semifl.regular import remove_folder
+from semifl.regular import last_touched, remove_folder, size_of
 
 log = logging.getLogger(__name__)
 
 FEATURES = "features"  # the folder of frozen features below that of a run
+DECODED = "decoded.json"  # the file that says where decoded pictures are kept
 LARGEST_ORDER = 1 << 20  # bytes
 MODELS_IN_A_PACKET = 8  # FedMatch sends the most: two parts, and its helpers
 TRAINER_DIED = "its trainer process died: killed, or out of memory"
@@ -94,7 +95,9 @@ class Site:
             accepted = accept(order, self.name, self.policy)
             # Before any picture is decoded: their number is known.
             refuse_memory(accepted.parameters, accepted.facts, count_pictures(self.data), self.policy)
-            self._pictures = read_site(self.data, self.labels, accepted.facts)
+            self._make_room(accepted)
+            decoding = in_time(self.policy.limits)
+            self._pictures = read_site(self.data, self.labels, accepted.facts, self.folder / DECODED, decoding)
             if self._pictures.skipped:
                 log.warning("%d files below %s are no readable pictures", self._pictures.skipped, self.data)
             refuse_work(accepted.method, len(self._pictures.images), self.policy)
@@ -133,6 +136,17 @@ class Site:
         largest = self.policy.limits.largest_features
         refuse_large_features(kept, place, len(place.images), tested, largest, "limits.largest_features of this site")
         return replace(place, facts=kept.facts_of_tickets(), features=kept)
+
+    def _make_room(self, accepted: Accepted) -> None:
+        """A hub may begin any number of runs: what the longest untouched ones left goes, where it is too much."""
+        others = [path for path in (self.folder / "runs").glob("*") if path != self._run_folder(accepted)]
+        left = sum(map(size_of, others)) - self.policy.limits.largest_memory * 1e9
+        for run in sorted(others, key=last_touched):
+            if left <= 0:
+                return
+            log.warning("forgot run %s, for limits.largest_memory", run.name)
+            left -= size_of(run)
+            remove_folder(run)
 
     def forget_features(self) -> None:
         """When a run is over: they are computed again if it goes on."""

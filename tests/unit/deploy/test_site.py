@@ -1,13 +1,22 @@
 """What a site keeps for itself: whose pictures a run began with, and files that no run's name can meet."""
 
 import logging
+import os
+from types import SimpleNamespace
+
+import pytest
 
 from by_hand import transport_to
 from federated_pictures import SITES, make_federation, paint, run_table
+from semifl.data.dataset import Facts
+from semifl.data.datasets.folder import Folder
 from semifl.deploy.hub import Hub, run_federation
-from semifl.deploy.pictures import OTHER_PICTURES
-from semifl.deploy.policy import Policy, Privacy
+from semifl.deploy.leash import in_time
+from semifl.deploy.pictures import OTHER_PICTURES, read_site
+from semifl.deploy.policy import Limits, Policy, Privacy
 from semifl.deploy.privacy import Ledger
+from semifl.deploy.site import Site
+from semifl.errors import UserError
 from semifl.running.context import Silent
 
 
@@ -35,6 +44,52 @@ def test_a_site_with_other_pictures_is_told_to_its_owner_and_to_nobody_else(tmp_
     packets, told = played(1)
     assert told == [f"{OTHER_PICTURES}: 18 when this run was last here, 20 now"]
     assert not any(b"18 when" in answer or OTHER_PICTURES.encode() in answer for _, _, answer in packets)
+
+
+def test_pictures_are_kept_as_the_last_order_wants_them_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "cache"))
+    pictures = make_federation(tmp_path / "pictures")
+    (tmp_path / "cache/folder").mkdir(parents=True)
+    (tmp_path / "cache/folder/of-somebody-else.safetensors").write_text("x")
+    kept = set()
+    for size in (16, 12, 20):
+        read_site(pictures / "clients" / SITES[0], None, facts(size), tmp_path / "site/decoded.json")
+        now = {path.name for path in (tmp_path / "cache/folder").glob("*.safetensors")}
+        assert len(now) == 2
+        assert "of-somebody-else.safetensors" in now
+        assert now & kept <= {"of-somebody-else.safetensors"}
+        kept |= now
+    monkeypatch.setattr(Folder, "_decode_files", lambda *_: pytest.fail("decoded again"))
+    read_site(pictures / "clients" / SITES[0], None, facts(20), tmp_path / "site/decoded.json")
+
+
+def facts(size):
+    return Facts(("a", "b"), (0.5,) * 3, (0.2,) * 3, True, 3, size)
+
+
+def test_reading_pictures_ends_when_the_time_of_a_request_is_over(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "cache"))
+    pictures = make_federation(tmp_path / "pictures")
+    clock = iter([0.0, 121.0])  # seconds
+    monkeypatch.setattr("semifl.deploy.leash.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    decoding = in_time(Limits(most_minutes=2.0))
+    with pytest.raises(UserError, match=r"more time than the 2 minutes .* \(limits.most_minutes\)"):
+        read_site(pictures / "clients" / SITES[0], None, facts(16), tmp_path / "decoded.json", decoding)
+
+
+def test_what_old_runs_left_makes_room_for_new_ones(tmp_path, caplog):
+    site = Site(SITES[0], tmp_path, None, Policy(limits=Limits(largest_memory=2500e-9)), tmp_path)
+    for age, name in enumerate(("newest", "second", "now", "third", "oldest")):
+        file = tmp_path / "runs" / name / "0" / "1.safetensors"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(bytes(1000))
+        for path in (file, file.parent):
+            os.utime(path, (10_000 - age, 10_000 - age))
+    with caplog.at_level(logging.WARNING):
+        site._make_room(SimpleNamespace(run="now"))
+    # Four others have 4,000 bytes, and 2,500 are allowed: two must go.
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["newest", "now", "second"]
+    assert [message.split()[2].strip(",") for message in caplog.messages] == ["oldest", "third"]
 
 
 def test_a_run_named_like_a_file_of_the_site_harms_nothing(tmp_path, monkeypatch):

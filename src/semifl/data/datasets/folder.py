@@ -20,7 +20,7 @@ from semifl.data.cache import keep, recall
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, moments
 from semifl.data.depth import deepest
 from semifl.data.listing import Groups, listed, parts_of
-from semifl.data.mapped import decode_mapped, is_large, recall_mapped
+from semifl.data.mapped import decode_mapped, forget_mapped, is_large, recall_mapped
 from semifl.data.pictures import (
     LARGEST_SIDE,
     Decoded,
@@ -43,6 +43,7 @@ WHOLE = ("train", "test")  # every picture has a label, and the experiment decid
 EXPECTED = "labeled/<class>/, clients/<site>/ and test/<class>/, or train/<class>/ and test/<class>/"
 CHANNELS = {"auto": None, "grey": 1, "color": 3}
 CACHE_FORMAT = 2  # to be raised when the same file would decode to other pixels
+MAPPED = ".pictures"  # of what is kept to be mapped
 PATIENCE = 2000  # pictures that are decoded without a progress bar
 NAMED = 5  # unreadable files that a message names
 
@@ -125,13 +126,10 @@ class Folder(Checked):
 
     def read(self, root: Path, entries: list[Entry], progress: Progress | None = None) -> Decoded:
         """The pictures from the cache, or from their files."""
-        settings = f"{root}|{self.size}|{self.channels}|{self.bits}"
-        # The name says which folder, the fingerprint in which state: a new state replaces the old one on disk.
-        kept = home("folder") / f"{hashlib.blake2b(os.fsencode(settings), digest_size=16).hexdigest()}.safetensors"
-        fingerprint = _fingerprint(root, entries)
+        kept, fingerprint = self.kept_at(root), _fingerprint(root, entries)
         paths = [entry.path for entry in entries]
         large = is_large(len(paths), CHANNELS[self.channels], self.size)
-        decoded = recall_mapped(kept.with_suffix(".pictures"), fingerprint) if large else recall(kept, fingerprint)
+        decoded = recall_mapped(kept.with_suffix(MAPPED), fingerprint) if large else recall(kept, fingerprint)
         if decoded is None or any(self._is_readable(paths[position], decoded.bits) for position in decoded.skipped):
             bits = self.bits or _bits(entries)
             decoded = self._decode_large(kept, fingerprint, paths, bits, progress) if large else None
@@ -142,6 +140,11 @@ class Folder(Checked):
         if decoded.skipped and self.unreadable == "stop":
             raise UserError(_unreadable([paths[position] for position in decoded.skipped]))
         return decoded
+
+    def kept_at(self, root: Path) -> Path:
+        """The name says which folder, the fingerprint in which state: a new state replaces the old one on disk."""
+        settings = f"{root}|{self.size}|{self.channels}|{self.bits}"
+        return home("folder") / f"{hashlib.blake2b(os.fsencode(settings), digest_size=16).hexdigest()}.safetensors"
 
     def _is_readable(self, path: Path, bits: int) -> bool:
         """Whether a file that was left out can be read by now: a disk or a share may have been away for a moment."""
@@ -166,7 +169,7 @@ class Folder(Checked):
         shape = (len(paths), CHANNELS[self.channels] or 3, self.size, self.size)
         try:
             return decode_mapped(
-                kept.with_suffix(".pictures"),
+                kept.with_suffix(MAPPED),
                 fingerprint,
                 shape,
                 lambda into: self._decode_files(paths, bits, progress, into),
@@ -212,6 +215,12 @@ class Folder(Checked):
             test_names=names[training:],
             skipped=skipped,
         )
+
+
+def forget(kept: Path) -> None:
+    """Remove what was decoded, but for pictures that a process still looks at."""
+    kept.unlink(missing_ok=True)
+    forget_mapped(kept.with_suffix(MAPPED))
 
 
 def _bits(entries: list[Entry]) -> int:
