@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ class Leash:
     def watch(self) -> None:
         until = time.monotonic() + 60 * self._limits.most_minutes
         while not self._done.wait(LOOK):
-            taken = sum(memory_of(process) for process in self._trainer.pids())
+            # A trainer that is no process of its own is this one, as under Flower.
+            taken = sum(memory_of(process) for process in self._trainer.pids() or [os.getpid()])
             if taken > self._limits.most_gigabytes * GIGABYTE:
                 self._end(f"memory than the {self._limits.most_gigabytes:g} GB", "most_gigabytes")
             elif time.monotonic() > until:

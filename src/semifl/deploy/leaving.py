@@ -17,7 +17,7 @@ from semifl.deploy.privacy import Spent
 from semifl.deploy.wire import Precision
 from semifl.federation.signals import SIGNALS
 from semifl.federation.world import Reply
-from semifl.learning.batchnorm import BatchNormStats
+from semifl.learning.batchnorm import BatchNormStats, Moments
 
 
 def hello(policy: Policy, pictures: int) -> bytes:
@@ -41,8 +41,16 @@ def reply(reply: Reply, policy: Policy, spent: Spent | None, precision: Precisio
     return wire.pack("reply", facts, update.change, precision)
 
 
-def statistics(stats: BatchNormStats) -> bytes:
-    return wire.pack("statistics", {}, stats)
+def statistics(stats: BatchNormStats, policy: Policy, pictures: int) -> bytes:
+    """Of enough pictures, and as if there were a round number of them: a layer's count of values tells how many."""
+    told = _rounded(pictures, policy)
+    if pictures < policy.limits.minimum_examples or not told:
+        return wire.pack("statistics", {}, {})
+    return wire.pack("statistics", {}, {name: _as_of(each, pictures, told) for name, each in stats.items()})
+
+
+def _as_of(moments: Moments, pictures: int, told: int) -> Moments:
+    return moments._replace(number=max(1, round(moments.number * told / pictures)))
 
 
 def goodbye() -> bytes:

@@ -24,6 +24,7 @@ from semifl.errors import UserError
 
 OTHER_PICTURES = "the pictures of this site are no longer those with which it took part"  # for its owner
 CHANNELS = {1: "grey", 3: "color"}
+PART = 256  # pictures that are looked at together
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def count_pictures(root: Path) -> int:
 def compare_with_before(images: Tensor, folder: Path) -> str:
     """What has changed if a run began here with other pictures, or nothing. The fingerprint never leaves the site."""
     path = folder / "pictures.json"
-    now = {"pictures": len(images), "sha256": hashlib.sha256(images.numpy().tobytes()).hexdigest()}
+    now = {"pictures": len(images), "sha256": _sha256(images)}
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -80,6 +81,14 @@ def compare_with_before(images: Tensor, folder: Path) -> str:
     if before == now:
         return ""
     return f"{before.get('pictures')} when this run was last here, {now['pictures']} now"
+
+
+def _sha256(images: Tensor) -> str:
+    """Part by part: all of them may be more than memory holds."""
+    digest = hashlib.sha256()
+    for part in images.split(PART):
+        digest.update(part.contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def read_site(

@@ -170,7 +170,7 @@ class Site:
                     "this site's policy keeps its BatchNorm statistics (share.statistics, or privacy.noise)"
                 )
             stats = self._run(client_statistics, packet.body, accepted.client)
-            return self._failed(stats) or leaving.statistics(stats)
+            return self._failed(stats) or leaving.statistics(stats, self.policy, len(self._pictures.images))
         if packet.kind != "task":
             raise UserError(f"the hub's packet asks for {packet.kind[:50]!r}, which no site does")
         return self._take_part(packet, accepted)
@@ -180,6 +180,7 @@ class Site:
         t = Round(index, progress, accepted.seed.under("round", index))
         message, own = packet.body
         sent = accepted.method.sent_weights(whole(message, own))
+        _refuse_other_precision(sent)
         if not self._can_afford(sent, packet.facts.get("largest_update")):
             reply = Reply(accepted.client, None, "abstained", "", {})
         else:
@@ -274,6 +275,13 @@ def named_tuples(method: Method) -> dict[str, type]:
     known: Mapping[str, Any] = vars(sys.modules[type(method).__module__])
     found = {name: each for name, each in known.items() if isinstance(each, type) and issubclass(each, tuple)}
     return {**found, "Snapshot": Snapshot, "Moments": Moments}
+
+
+def _refuse_other_precision(sent: Weights) -> None:
+    """What is computed from float32 is float32, and noise alone has the form of what was sent: both must look alike."""
+    for name, tensor in sent.items():
+        if tensor.dtype != torch.float32:
+            raise UserError(f"the hub's packet has {name[:50]!r} as {tensor.dtype}, and models travel as float32")
 
 
 def _examples(reply: Reply) -> int:

@@ -77,12 +77,12 @@ def recorded(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for signal in SIGNALS:
         if curve := signal.curve:
-            those = [each for each in spoke if signal.name in each]
+            those = [each for each in told if signal.name in each and curve.over in each]
             part, whole = (float(sum(each.get(name, 0) for each in those)) for name in (signal.name, curve.over))
             if whole or curve.always:
                 record[curve.key] = number(curve.scale * part / whole) if whole else None
         if signal.total:
-            counts = [each[signal.name] for each in spoke if signal.name in each]
+            counts = [each[signal.name] for each in told if signal.name in each]
             record[signal.total] = [sum(column) for column in zip(*counts, strict=True)]
         if signal.each:
             record[signal.each] = [each.get(signal.name) for each in told] if spoke else []

@@ -1,6 +1,7 @@
 """A trainer that takes more than its site's policy allows is ended, and the hub learns which limit it met."""
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -81,3 +82,24 @@ def test_an_order_for_more_memory_is_refused_by_name(tmp_path) -> None:
         refuse_memory(60_000_000, facts, 4_500, policy)
     (tmp_path / "policy.toml").write_text("[limits]\nmost_gigabytes = 2.5\n")
     assert read_policy(tmp_path / "policy.toml").limits.most_gigabytes == 2.5
+
+
+@needs_proc
+def test_a_trainer_in_this_process_is_watched_as_this_process() -> None:
+    """As under Flower, where there is no other to end."""
+
+    class InThisProcess:
+        def __init__(self) -> None:
+            self.killed = threading.Event()
+
+        def pids(self) -> list[int]:
+            return []
+
+        def kill(self) -> None:
+            self.killed.set()
+
+    limits, trainer = Limits(), InThisProcess()
+    object.__setattr__(limits, "most_gigabytes", memory_of(os.getpid()) / 2e9)  # half of what this process has
+    with on_a_leash(trainer, limits) as leash:  # type: ignore[arg-type]
+        assert trainer.killed.wait(10)
+    assert "limits.most_gigabytes" in leash.broken

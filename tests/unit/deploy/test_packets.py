@@ -10,7 +10,7 @@ from PIL import Image
 
 from by_hand import transport_to
 from federated_pictures import SITES, make_federation, paint, run_table
-from semifl.deploy import wire
+from semifl.deploy import leaving, wire
 from semifl.deploy.hub import Hub, run_federation
 from semifl.deploy.policy import Limits, Policy, Privacy, Share
 from semifl.errors import UserError
@@ -189,6 +189,33 @@ def test_statistics_stay_whatever_the_order_says(pictures, tmp_path, policy):
         transport.close()
 
 
+def test_statistics_are_of_enough_pictures_and_of_a_round_number_of_them():
+    def told(**limits):
+        policy = Policy(share=EVERYTHING, limits=Limits(**limits))
+        answer = read(leaving.statistics({"norm": Moments(18 * 64, torch.zeros(2), torch.ones(2))}, policy, 18))
+        return {name: moments.number for name, moments in answer.body.items()}
+
+    assert told() == {"norm": 20 * 64}  # 18 pictures of 64 values, to the nearest five
+    assert told(smallest_count=1) == {"norm": 18 * 64}
+    assert told(minimum_examples=19) == {}
+    assert told(smallest_count=50) == {}  # nearest to none at all
+
+
+def test_models_of_another_precision_are_refused(pictures, tmp_path):
+    """With noise a site that is sure of nothing would answer in the hub's precision, one that trained in its own."""
+    transport = transport_to(pictures, tmp_path, Policy(privacy=Privacy(clip=0.5, noise=1.0)), trains_apart=False)
+    run_federation(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds=1), transport, Silent())
+    site, task, _ = next(each for each in transport.packets if read_task(each[1]).kind == "task")
+    packet = read_task(task)
+    message, own = packet.body
+    halved = message._replace(weights={name: tensor.half() for name, tensor in message.weights.items()})
+    ledger = (tmp_path / "memory" / site / "privacy.json").read_text()
+    answer = read(transport.sites[site].answer(wire.pack("task", packet.facts, (halved, own))))
+    assert answer.kind == "refused"
+    assert "as torch.float16, and models travel as float32" in answer.facts["reason"]
+    assert (tmp_path / "memory" / site / "privacy.json").read_text() == ledger
+
+
 def read_task(data):
     return wire.unpack(data, {"Moments": Moments, "Snapshot": Snapshot})
 
@@ -208,6 +235,14 @@ def test_accuracy_on_own_labels_is_recorded_as_one_number(ran, pictures):
     assert records[0]["site_accuracy"] == pytest.approx(100 * sum(each["own_right"] for each in first) / 36)
     # Their own labels are copies of the hub's test pictures here, and the model that is sent is the one that is tested.
     assert records[0]["site_accuracy"] == pytest.approx(records[0]["accuracy"])
+
+
+def test_accuracy_on_own_labels_needs_no_count_of_other_pictures(ran, pictures):
+    share = Share(counts=False, accuracy=True)
+    answers, records = ran(Policy(share, Limits(smallest_count=1)), labels=pictures / "test")
+    signals = [packet.facts["signals"] for packet in map(read, answers) if packet.kind == "reply"][:3]
+    assert all("images" not in each for each in signals)
+    assert records[0]["site_accuracy"] == pytest.approx(100 * sum(each["own_right"] for each in signals) / 36)
 
 
 def test_own_labels_are_not_counted_class_by_class(ran, pictures):

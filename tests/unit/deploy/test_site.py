@@ -1,10 +1,13 @@
 """What a site keeps for itself: whose pictures a run began with, and files that no run's name can meet."""
 
+import hashlib
+import json
 import logging
 import os
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from by_hand import transport_to
 from federated_pictures import SITES, make_federation, paint, run_table
@@ -12,7 +15,7 @@ from semifl.data.dataset import Facts
 from semifl.data.datasets.folder import Folder
 from semifl.deploy.hub import Hub, run_federation
 from semifl.deploy.leash import in_time
-from semifl.deploy.pictures import OTHER_PICTURES, read_site
+from semifl.deploy.pictures import OTHER_PICTURES, compare_with_before, read_site
 from semifl.deploy.policy import Limits, Policy, Privacy
 from semifl.deploy.privacy import Ledger
 from semifl.deploy.site import Site
@@ -61,6 +64,13 @@ def test_pictures_are_kept_as_the_last_order_wants_them_and_no_other(tmp_path, m
         kept |= now
     monkeypatch.setattr(Folder, "_decode_files", lambda *_: pytest.fail("decoded again"))
     read_site(pictures / "clients" / SITES[0], None, facts(20), tmp_path / "site/decoded.json")
+
+
+def test_the_fingerprint_of_pictures_is_that_of_all_their_bytes(tmp_path):
+    images = torch.randint(0, 256, (600, 3, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    assert compare_with_before(images, tmp_path) == ""
+    noted = json.loads((tmp_path / "pictures.json").read_text())
+    assert noted == {"pictures": 600, "sha256": hashlib.sha256(images.numpy().tobytes()).hexdigest()}
 
 
 def facts(size):
