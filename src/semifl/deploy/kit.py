@@ -21,6 +21,8 @@ from semifl.toml import scalar
 PASSPHRASE = "SEMIFL_KIT_PASSPHRASE"
 SUFFIX = ".kit"
 WARN_DAYS = 30
+# Policy and ledger are the site's own and in no sealed file: a new folder would begin without them.
+OPEN_AGAIN = "open the kit again, into another folder, and take policy.toml and memory/ of this one along"
 WHOSE = {"hub": "the hub", "site": "a site", "operator": "an operator"}
 NEEDED = {"hub": "the hub's", "site": "a site's", "operator": "an operator's"}
 FIELDS: dict[str, type] = {
@@ -119,7 +121,7 @@ def read_kit(folder: Path) -> Kit:
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{file} is damaged: open the kit again, into another folder") from error
+        raise UserError(f"{file} is damaged: {OPEN_AGAIN}") from error
     sound = table.keys() == FIELDS.keys() and all(type(table[key]) is kind for key, kind in FIELDS.items())
     if not sound or table["kind"] not in WHOSE or not _is_name(table["name"]):
         raise UserError(f"{file} is not that of a kit of this version of semifl ({__version__})")

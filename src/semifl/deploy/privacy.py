@@ -63,7 +63,10 @@ def secret_normal(shape: torch.Size) -> Tensor:
 
 
 class Ledger:
-    """How often an update left with how much noise, in a file; written before the update leaves, never after."""
+    """How often an update left with how much noise, in a file; written before the update leaves, never after.
+
+    Those without noise are in it too: no ε holds for them, and whoever adds noise later must know of them.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -75,11 +78,15 @@ class Ledger:
         replace_text(self._path, json.dumps(entries, indent=1) + "\n")
 
     def spent(self, delta: float, more: float | None = None) -> Spent:
-        """The ε for this δ of all that left so far, and with `more` of one more update with that much noise."""
-        releases = self._releases()
+        """The ε for this δ of all that left with noise so far, and with `more` of one more update with that much."""
+        releases = {noise: count for noise, count in self._releases().items() if noise}
         if more is not None:
             releases[more] = releases.get(more, 0) + 1
         return Spent(epsilon_of(releases, delta), delta)
+
+    def bare(self) -> int:
+        """How many updates left without noise."""
+        return self._releases().get(0.0, 0)
 
     def _releases(self) -> dict[float, int]:
         if not self._path.exists():

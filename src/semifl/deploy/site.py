@@ -103,6 +103,8 @@ class Site:
             refuse_work(accepted.method, len(self._pictures.images), self.policy)
             self._place = self._make_place(accepted, self._pictures)
             self._order, self._accepted = order, accepted
+            if self.policy.privacy.noise and (bare := self._ledger.bare()):
+                log.warning("%d updates left this site without noise before: ε says nothing of what those told", bare)
             if note := compare_with_before(self._pictures.images, self._run_folder(accepted)):
                 log.warning("%s: %s", OTHER_PICTURES, note)
         return self._accepted
@@ -202,11 +204,10 @@ class Site:
         if reply.update is None and privacy.noise:
             # To abstain for what the pictures are would tell of them: noise alone goes out, and costs the same.
             reply = reply._replace(update=Update(zeros_like(sent), 1, {}, {}), outcome="trained")
-        if reply.update is None or not privacy.clip:
+        if reply.update is None:
             return reply
-        change = protect(reply.update.change, privacy)
-        if privacy.noise:
-            self._ledger.charge(privacy.noise)
+        change = protect(reply.update.change, privacy) if privacy.clip else reply.update.change
+        self._ledger.charge(privacy.noise)
         return reply._replace(update=reply.update._replace(change=change))
 
     @property

@@ -79,3 +79,13 @@ def test_the_ledger_remembers_over_restarts_and_refuses_to_forget(tmp_path):
     path.write_text("[")
     with pytest.raises(UserError, match="ledger"):
         Ledger(path).spent(1e-5)
+
+
+def test_updates_without_noise_are_counted_and_no_epsilon_is_claimed_for_them(tmp_path):
+    ledger = Ledger(tmp_path / "privacy.json")
+    for noise in (0.0, 2.0, 0.0):
+        ledger.charge(noise)
+    assert ledger.bare() == 2
+    assert ledger.spent(1e-5).epsilon == pytest.approx(exact_epsilon(2.0, 1, 1e-5), rel=0.01)
+    assert ledger.spent(1e-5, more=2.0).epsilon == pytest.approx(exact_epsilon(2.0, 2, 1e-5), rel=0.01)
+    assert Ledger(tmp_path / "none.json").bare() == 0

@@ -102,6 +102,21 @@ def test_what_old_runs_left_makes_room_for_new_ones(tmp_path, caplog):
     assert [message.split()[2].strip(",") for message in caplog.messages] == ["oldest", "third"]
 
 
+def test_whoever_adds_noise_later_hears_of_updates_that_left_without(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "cache"))
+    pictures = make_federation(tmp_path / "pictures")
+    for name, policy in (("bare", Policy()), ("noisy", Policy(privacy=Privacy(clip=0.05, noise=1.0)))):
+        transport = transport_to(pictures, tmp_path, policy, trains_apart=False)
+        with caplog.at_level(logging.WARNING):
+            caplog.clear()
+            run_federation(Hub(pictures, tmp_path / "runs", SITES), name, run_table(2), transport, Silent())
+        transport.close()
+    assert [each for each in caplog.messages if "without noise" in each] == [
+        "2 updates left this site without noise before: ε says nothing of what those told"
+    ] * len(SITES)
+    assert Ledger(tmp_path / "memory" / SITES[0] / "privacy.json")._releases() == {0.0: 2, 1.0: 2}
+
+
 def test_a_run_named_like_a_file_of_the_site_harms_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "cache"))
     pictures = make_federation(tmp_path / "pictures")

@@ -85,6 +85,7 @@ def _this_machine(kit: Kit) -> None:
     from semifl.deploy.kit import WARN_DAYS
     from semifl.deploy.policy import read_policy
     from semifl.deploy.privacy import Ledger
+    from semifl.words import counted
 
     up = running(kit)
     typer.echo(f"{kit.name}: {f'running (process {up})' if up else 'not running'}; its kit ends on {kit.expires}")
@@ -96,6 +97,9 @@ def _this_machine(kit: Kit) -> None:
         typer.echo(f"it ends in {kit.days_left()} days: whoever made it can renew it ('semifl deploy renew')")
     if kit.kind == "site":
         privacy = read_policy(kit.policy).privacy
-        spent = Ledger(kit.memory / "privacy.json").spent(privacy.delta)
+        ledger = Ledger(kit.memory / "privacy.json")
+        spent, bare = ledger.spent(privacy.delta), ledger.bare()
         if spent.epsilon:
             typer.echo(f"privacy spent so far: ε = {spent.epsilon:.2f} at δ = {spent.delta:g}")
+        if bare:
+            typer.echo(f"{counted(bare, 'update')} left without noise: no ε holds for what those told")

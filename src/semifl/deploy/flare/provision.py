@@ -22,7 +22,7 @@ from typing import Any
 
 from semifl import __version__
 from semifl.deploy import sealing
-from semifl.deploy.kit import PASSPHRASE, SUFFIX, Kit
+from semifl.deploy.kit import OPEN_AGAIN, PASSPHRASE, SUFFIX, Kit
 from semifl.deploy.project import HERE, Project
 from semifl.errors import UserError
 
@@ -443,7 +443,7 @@ def _refuse_others(folder: Path, expected: set[str]) -> None:
     if more := sorted(found - expected):
         raise UserError(f"{folder / more[0]} does not belong in a kit: remove it if you know where it comes from")
     if folder.name == "startup" and found != expected:
-        raise UserError(f"{folder / min(expected - found)} is missing: open the kit again, into another folder")
+        raise UserError(f"{folder / min(expected - found)} is missing: {OPEN_AGAIN}")
 
 
 def _certificate(pem: bytes) -> Any:
