@@ -42,7 +42,7 @@ SPLIT = ("labeled", "clients", "test")  # the server's and the clients' pictures
 WHOLE = ("train", "test")  # every picture has a label, and the experiment decides who holds what
 EXPECTED = "labeled/<class>/, clients/<site>/ and test/<class>/, or train/<class>/ and test/<class>/"
 CHANNELS = {"auto": None, "grey": 1, "color": 3}
-CACHE_FORMAT = 2  # to be raised when the same file would decode to other pixels
+CACHE_FORMAT = 3  # to be raised when the same file would decode to other pixels
 PATIENCE = 2000  # pictures that are decoded without a progress bar
 NAMED = 5  # unreadable files that a message names
 
