@@ -18,6 +18,7 @@ from semifl.data.dicom import is_dicom, read_dicom
 from semifl.data.progress import Progress
 from semifl.errors import UserError
 from semifl.regular import refuse_irregular_picture
+from semifl.words import shown
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"})
@@ -200,7 +201,7 @@ def centre_square(picture: Image.Image, size: int) -> Image.Image:
 
 
 def unreadable(name: str, error: Exception) -> UnreadableError:
-    return UnreadableError(f"{name} cannot be read as a picture ({_reason(error)})")
+    return UnreadableError(f"{shown(name)} cannot be read as a picture ({_reason(error)})")
 
 
 def _reason(error: Exception) -> str:
