@@ -11,6 +11,11 @@ def counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+def shown(name: object) -> str:
+    """The name of a file as text that can be written anywhere; bytes that are no UTF-8 become \\xe4 and the like."""
+    return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def resume_command(run: Path) -> str:
     """What a person types to go on with a run, wherever it lies."""
     return f"semifl resume {quote(str(run))}"

@@ -106,6 +106,11 @@ def test_hidden_labels_are_for_the_oracle(tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         ({"clients": []}, "clients is empty"),
+        ({"clients": [[], paint(3, 0)[0]]}, r"^clients\[0\] holds no pictures$"),
+        ({"labeled": ([], [])}, "^labeled holds no pictures$"),
+        ({"test": ([], [])}, "^test holds no pictures$"),
+        ({"size": -3}, "^size must lie between 2 and 1024, not -3$"),
+        ({"size": 8.5}, r"^size must be a whole number of pixels, not 8\.5$"),
         ({"clients": [paint(3, 0)[0].float()]}, r"clients\[0\] holds floats from .* between 0 and 1 or as uint8"),
         ({"labeled": paint(12, 7)[0]}, r"labeled must be a pair \(pictures, labels\), not Tensor"),
         ({"labeled": (paint(12, 7)[0], [0, 1])}, "the labels of labeled must be one label for each of the 12"),

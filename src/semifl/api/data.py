@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,12 +16,15 @@ from semifl.configuration.config import HANDED_OVER, VIEWS, Chosen, Split, Views
 from semifl.data.arrays import InMemory, as_labels, as_pictures, channels_of, fingerprint, to_square
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, OwnView, moments
 from semifl.data.labels import hold_out
+from semifl.data.pictures import LARGEST_SIDE
 from semifl.errors import UserError
+from semifl.fields import Range
 from semifl.randomness import Seed
 
 Pictures = Any  # a tensor or an array of pictures, or a list of single ones
 Labels = Any  # whole numbers from 0 on
 View = OwnView | str
+SIDES = Range(2, LARGEST_SIDE)  # as those of a folder
 
 
 class FederatedData:
@@ -28,8 +32,9 @@ class FederatedData:
 
     Pictures are tensors or arrays [n, channels, height, width], [n, height, width, channels] or (grey) [n, height,
     width], or lists of single pictures that need not be of one size; uint8, or floats between 0 and 1, which are
-    rounded to 256 steps. What is not square is cropped to its centre, and all are resized to `size` × `size` (by
-    default the shorter side of the first labeled picture). Everything is grey if every picture is.
+    rounded to 256 steps. A Pillow image is seen as its file would be: upright, in its palette's colours, white where it
+    is transparent. What is not square is cropped to its centre, and all are resized to `size` × `size` (by default the
+    shorter side of the first labeled picture). Everything is grey if every picture is.
 
     labeled        the server's pictures and their labels, whole numbers from 0 on
     clients        the pictures of each client
@@ -62,7 +67,7 @@ class FederatedData:
         if hasattr(clients, "shape"):  # one tensor or array
             raise UserError("clients must be a list with the pictures of each client, not one array of pictures")
         _check_lengths(len(clients), client_labels, client_names)
-        held = _gather(labeled, clients, test, class_names, client_labels, client_names, size, flip)
+        held = _gather(labeled, clients, test, class_names, client_labels, client_names, _checked(size), flip)
         source = InMemory(fingerprint(held), held)
         self._set(Chosen(f"{HANDED_OVER}arrays", source), Split(validation=validation), weak, strong)
 
@@ -133,6 +138,16 @@ def _check_lengths(clients: int, labels: Sequence[Any] | None, names: Sequence[s
         raise UserError("client_names must differ from each other")
 
 
+def _checked(size: Any) -> int | None:
+    if size is None:
+        return None
+    if isinstance(size, bool) or not isinstance(size, Integral):
+        raise UserError(f"size must be a whole number of pixels, not {size!r}")
+    if complaint := SIDES.complaint(int(size)):
+        raise UserError(f"size {complaint}")
+    return int(size)
+
+
 def _gather(
     labeled: tuple[Pictures, Labels],
     clients: Sequence[Pictures],
@@ -148,7 +163,7 @@ def _gather(
     parts += [as_pictures(images, f"clients[{number}]") for number, images in enumerate(clients)]
     if not isinstance(test, float):
         parts.append(as_pictures(_pair(test, "test")[0], "test"))
-    side, channels = size or min(parts[0][0].shape[2:]), channels_of(parts)
+    side, channels = min(parts[0][0].shape[2:]) if size is None else size, channels_of(parts)
     images = [to_square(part, side, channels) for part in parts]
     known = as_labels(labeled[1], len(images[0]), "the labels of labeled")
     if isinstance(test, float):

@@ -148,10 +148,7 @@ class Result:
         return self._logits(pictures).softmax(dim=1)
 
     def _logits(self, pictures: Any) -> Tensor:
-        given = as_pictures(pictures, "pictures")
-        if not given:
-            raise UserError("pictures holds no pictures")
-        images = to_square(given, self.model.size, self.model.channels)
+        images = to_square(as_pictures(pictures, "pictures"), self.model.size, self.model.channels)
         was_training, device = self.model.training, self.model.mean.device
         self.model.eval()
         with torch.inference_mode():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -86,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     sys.path.append(os.getcwd())  # a person's own `module:name` lies beside their configuration  # noqa: PTH109
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill is a Ctrl-C
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that a terminal cannot show must not end a verb half way
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(invoke(sys.argv[1:] if arguments is None else list(arguments)))
 
 

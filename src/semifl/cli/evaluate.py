@@ -127,7 +127,7 @@ def _from_folder(folder: Path, model: Any) -> tuple[Any, Any]:
 
 def _listed(file: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
     """The labeled pictures of a CSV file; their names are relative to its folder."""
-    from semifl.data.listing import part_of, read_rows
+    from semifl.data.listing import part_of, read_rows, spelled_as_there
 
     everything = read_rows(file)
     rows = [row for row in everything if row.label]
@@ -143,7 +143,7 @@ def _listed(file: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
         )
     if not rows:
         raise UserError(f"{file} names no labeled picture")
-    return [(file.parent / row.file, names.index(row.label)) for row in rows]
+    return [(spelled_as_there(file.parent, row.file), names.index(row.label)) for row in rows]
 
 
 def _decoded(pairs: list[tuple[Path, int]], model: Any) -> tuple[Any, Any]:

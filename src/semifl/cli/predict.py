@@ -14,7 +14,7 @@ import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
-from semifl.words import counted
+from semifl.words import counted, shown
 
 if TYPE_CHECKING:
     from semifl.trained.modelfile import TrainedModel
@@ -87,7 +87,7 @@ def _columns(each: Prediction, names: Iterable[str]) -> dict[str, Any]:
     """The same names in CSV and JSON; what is not known of a file that could not be read is left empty."""
     known = dict(zip(names, each.probabilities, strict=False))
     return {
-        "path": str(each.path),
+        "path": shown(each.path),
         "class": each.label,
         "confidence": round(each.confidence, 6) if each.label else None,
         **{f"probability_{name}": round(known[name], 6) if known else None for name in names},
@@ -100,10 +100,10 @@ def _write_lines(predictions: Iterable[Prediction], names: tuple[str, ...]) -> i
     for each in predictions:
         unread += bool(each.problem)
         if each.problem:
-            typer.echo(f"{each.path}\t?\t{each.problem}")
+            typer.echo(f"{shown(each.path)}\t?\t{each.problem}")
         else:
             shares = (f"{name} {share:.3f}" for name, share in zip(names, each.probabilities, strict=False))
-            typer.echo("\t".join([str(each.path), each.label, f"{each.confidence:.3f}", *shares]))
+            typer.echo("\t".join([shown(each.path), each.label, f"{each.confidence:.3f}", *shares]))
     return unread
 
 

@@ -13,7 +13,8 @@ from PIL import Image
 from torch import Tensor
 
 from semifl.data.dataset import Dataset
-from semifl.data.pictures import centre_square
+from semifl.data.depth import is_deep
+from semifl.data.pictures import as_seen, centre_square, unreadable, upright
 from semifl.errors import UserError
 
 CHANNELS = (1, 3)
@@ -56,8 +57,12 @@ def as_pictures(given: Any, what: str) -> list[Tensor]:
 
     Floats must lie between 0 and 1 and become whole numbers from 0 to 255 by rounding.
     """
+    if isinstance(given, Image.Image):
+        return [_picture(given, what)]
     if isinstance(given, (list, tuple)):
-        return [_pictures(_array(picture)[None], f"{what}[{number}]") for number, picture in enumerate(given)]
+        if not given:
+            raise UserError(f"{what} holds no pictures")
+        return [_picture(picture, f"{what}[{number}]") for number, picture in enumerate(given)]
     return [_pictures(_array(given), what)]
 
 
@@ -93,6 +98,24 @@ def _array(given: Any) -> Tensor:
     if array.dtype.kind not in "buif":
         raise UserError(f"pictures and labels must be tensors or arrays of numbers, not {type(given).__name__}")
     return torch.from_numpy(np.array(array.astype(array.dtype.newbyteorder("="), copy=False), order="C"))
+
+
+def _picture(given: Any, what: str) -> Tensor:
+    pixels = _seen(given, what) if isinstance(given, Image.Image) else given
+    return _pictures(_array(pixels)[None], what)
+
+
+def _seen(picture: Image.Image, what: str) -> np.ndarray[Any, Any]:
+    """[channels, height, width] as of a file; numbers without a scale stay what they are, as those of an array do."""
+    try:
+        if is_deep(picture) or picture.mode == "F":
+            return np.asarray(upright(picture))[None]
+        pixels = np.atleast_3d(np.asarray(as_seen(picture)))
+    except Exception as error:  # it may lie in a file that is damaged
+        raise unreadable(what, error) from error
+    # RGB is left to who made it, or nobody could hand over greys for a network that takes three channels.
+    is_grey = picture.mode != "RGB" and bool((pixels == pixels[:, :, :1]).all())
+    return pixels[:, :, : 1 if is_grey else None].transpose(2, 0, 1)
 
 
 def _pictures(images: Tensor, what: str) -> Tensor:

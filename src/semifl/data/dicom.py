@@ -34,9 +34,12 @@ LOOK = (
 
 
 def is_dicom(path: str | Path) -> bool:
-    """By its name; a file without a suffix, as archives write them, by its first bytes."""
+    """By its name; a file without a suffix, as archives write them, by its first bytes.
+
+    Archives also name files by their UID, such as 1.2.840.10008.969.1: the digits after its last dot are no suffix.
+    """
     suffix = os.path.splitext(path)[1].lower()  # noqa: PTH122  (a Path each is slow)
-    if suffix:
+    if suffix and not suffix[1:].isdigit():
         return suffix in SUFFIXES
     try:
         refuse_irregular_picture(Path(path))
@@ -86,10 +89,12 @@ def _grey(data: Any, frame: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     from pydicom.pixels.processing import apply_modality_lut, apply_voi_lut
 
     values = apply_modality_lut(frame, data)
-    if "VOILUTSequence" in data or ("WindowCenter" in data and "WindowWidth" in data):
+    black, white = _range(data)
+    if "VOILUTSequence" in data or None not in (data.get("WindowCenter"), data.get("WindowWidth")):
         values = apply_voi_lut(values, data)
-    low, high = _range(data)
-    share = (np.asarray(values, dtype=np.float64).clip(low, high) - low) / max(high - low, 1e-12)
+    else:  # a person sees small values dark, whichever way they were stored
+        black, white = min(black, white), max(black, white)
+    share = ((np.asarray(values, dtype=np.float64) - black) / (white - black or 1)).clip(0, 1)
     if data.PhotometricInterpretation == "MONOCHROME1":  # small values are meant to be white
         share = 1 - share
     return np.asarray(np.rint(255 * share), dtype=np.uint8)
@@ -98,16 +103,17 @@ def _grey(data: Any, frame: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _range(data: Any) -> tuple[float, float]:
     """What becomes black and white: all that the stored bits can say, rescaled; or all that a table's entries can.
 
-    pydicom spreads a window over just that range.
+    pydicom spreads a window over just that range, and where the slope is negative from its high end to its low one.
     """
     for table in ("VOILUTSequence", "ModalityLUTSequence"):
         if data.get(table):
             return 0.0, float(2 ** int(data.get(table)[0].LUTDescriptor[2]) - 1)
     bits = int(data.BitsStored)
     low = -(2 ** (bits - 1)) if int(data.get("PixelRepresentation") or 0) else 0
-    slope, intercept = float(data.get("RescaleSlope") or 1), float(data.get("RescaleIntercept") or 0)
-    ends = sorted(slope * value + intercept for value in (low, low + 2**bits - 1))
-    return ends[0], ends[1]
+    slope, intercept = data.get("RescaleSlope"), data.get("RescaleIntercept")
+    if slope is None or intercept is None:  # one alone is no rescaling, to pydicom either
+        slope, intercept = 1, 0
+    return float(slope) * low + float(intercept), float(slope) * (low + 2**bits - 1) + float(intercept)
 
 
 def _colour(data: Any, frame: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

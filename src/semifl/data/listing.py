@@ -46,10 +46,15 @@ def read_rows(path: Path) -> list[Row]:
         raise UserError(f"{path} is not a CSV file ({error})") from error
     places = _places([name.strip().lower() for name in header], path)
     return [
-        Row(number, *(_cell(cells, places.get(name)) for name in COLUMNS))
+        _row(number, *(_cell(cells, places.get(name)) for name in COLUMNS))
         for number, cells in enumerate(rest, start=2)
         if any(cell.strip() for cell in cells)
     ]
+
+
+def _row(line: int, file: str, *others: str) -> Row:
+    """A file's name stays as it is written: only the disk knows how it is spelled there."""
+    return Row(line, file, *map(_one_spelling, others))
 
 
 def listed(root: Path, path: Path, parts: Sequence[str]) -> tuple[Groups, list[Entry]]:
@@ -60,10 +65,12 @@ def listed(root: Path, path: Path, parts: Sequence[str]) -> tuple[Groups, list[E
         part = _part(row, where)
         if part not in parts:
             continue
-        if row.file in seen:
-            raise UserError(f"{where}: {row.file} stands in line {seen[row.file]} too")
-        seen[row.file] = row.line
-        entries.append(Entry(part, _group(row, part, where), _file(root, row, where), row.label))
+        file = _file(root, row, where)
+        name = _one_spelling(str(file))
+        if name in seen:
+            raise UserError(f"{where}: {row.file} stands in line {seen[name]} too")
+        seen[name] = row.line
+        entries.append(Entry(part, _group(row, part, where), file, row.label))
     _refuse_missing(entries, path)
     order = {part: number for number, part in enumerate(parts)}
     entries.sort(key=lambda each: (order[each.part], os.fsencode(each.group), os.fsencode(each.path)))
@@ -86,8 +93,18 @@ def _places(header: list[str], path: Path) -> dict[str, int]:
 
 
 def _cell(cells: list[str], place: int | None) -> str:
-    # macOS spells "ä" as two characters, others as one; they are the same name.
-    return "" if place is None or place >= len(cells) else unicodedata.normalize("NFC", cells[place].strip())
+    return "" if place is None or place >= len(cells) else cells[place].strip()
+
+
+def _one_spelling(name: str) -> str:
+    """macOS spells "ä" as two characters, others as one; they are the same name."""
+    return unicodedata.normalize("NFC", name)
+
+
+def spelled_as_there(folder: Path, name: str) -> Path:
+    """The file of that name, whichever way a disk and a list spell its letters; as the list does if there is none."""
+    spellings = (name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))
+    return next((folder / each for each in spellings if (folder / each).is_file()), folder / name)
 
 
 def part_of(row: Row) -> str:
@@ -118,7 +135,7 @@ def _group(row: Row, part: str, where: str) -> str:
         if not row.label:
             raise UserError(f"{where}: {row.file} is for {part} and has no label")
         return row.label
-    folders = Path(row.file).parts
+    folders = Path(_one_spelling(row.file)).parts
     site = row.site or (folders[1] if len(folders) > 2 and folders[0] == "clients" else "")
     if not site:
         raise UserError(f"{where}: {row.file} is a client's and has no site")
@@ -129,7 +146,7 @@ def _file(root: Path, row: Row, where: str) -> Path:
     inside = Path(row.file)
     if not row.file or inside.is_absolute() or ".." in inside.parts or "\0" in row.file:
         raise UserError(f"{where}: {row.file!r} is not the name of a file below {root}")
-    return root / inside
+    return spelled_as_there(root, row.file)
 
 
 def _refuse_missing(entries: Sequence[Entry], path: Path) -> None:

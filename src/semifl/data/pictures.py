@@ -18,6 +18,7 @@ from semifl.data.dicom import is_dicom, read_dicom
 from semifl.data.progress import Progress
 from semifl.errors import UserError
 from semifl.regular import refuse_irregular_picture
+from semifl.words import shown
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"})
@@ -51,17 +52,17 @@ def decode(source: Path | BinaryIO, size: int, channels: int | None = None, bits
         if isinstance(source, Path):
             refuse_irregular_picture(source)
         if isinstance(source, Path) and is_dicom(source):
-            square = centre_square(_plain(read_dicom(source), channels == 1, bits), size)
+            square = centre_square(as_seen(read_dicom(source), channels == 1, bits), size)
         else:
             with Image.open(source, formats=FORMATS) as picture:
                 picture.draft(None, (2 * size, 2 * size))  # a big JPEG need not be decoded in full
                 picture.load()
-                square = centre_square(_plain(_upright(picture), channels == 1, bits), size)
+                square = centre_square(as_seen(picture, channels == 1, bits), size)
     except UserError:  # something is missing here, and not in the file
         raise
     except Exception as error:  # Pillow's decoders fail in many ways, and so do permissions and decompression bombs
         name = source if isinstance(source, Path) else getattr(source, "name", "the file")
-        raise UnreadableError(f"{name} cannot be read as a picture ({_reason(error)})") from error
+        raise unreadable(str(name), error) from error
     pixels = np.atleast_3d(np.asarray(square))
     if channels == 3 and pixels.shape[2] == 1:
         pixels = pixels.repeat(3, axis=2)
@@ -165,7 +166,12 @@ def is_picture(path: str) -> bool:
     return os.path.splitext(path)[1].lower() in SUFFIXES or is_dicom(path)  # noqa: PTH122
 
 
-def _upright(picture: Image.Image) -> Image.Image:
+def as_seen(picture: Image.Image, grey: bool = False, bits: int = 0) -> Image.Image:
+    """What a person at a viewer sees, in eight bits, grey or RGB: upright, in its true colours, on a white ground."""
+    return _plain(upright(picture), grey, bits)
+
+
+def upright(picture: Image.Image) -> Image.Image:
     """Undo what the camera's orientation tag says."""
     try:
         turn = UPRIGHT.get(picture.getexif().get(ORIENTATION, 1))
@@ -192,6 +198,10 @@ def centre_square(picture: Image.Image, size: int) -> Image.Image:
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2
     return picture.resize((size, size), Image.Resampling.LANCZOS, box=(left, top, left + side, top + side))
+
+
+def unreadable(name: str, error: Exception) -> UnreadableError:
+    return UnreadableError(f"{shown(name)} cannot be read as a picture ({_reason(error)})")
 
 
 def _reason(error: Exception) -> str:

@@ -13,6 +13,7 @@ from PIL import Image
 from semifl.data.dicom import describe, is_dicom
 from semifl.data.pictures import FORMATS, is_picture, pictures_below
 from semifl.regular import refuse_irregular_picture
+from semifl.words import shown
 
 KINDS = {
     "1": "black and white", "L": "grey", "LA": "grey with transparency", "P": "palette", "RGB": "colour",
@@ -72,5 +73,5 @@ def _others(root: Path, groups: dict[str, list[str]]) -> Counter[str]:
         for at, folders, files in os.walk(root / part):
             folders[:] = [name for name in folders if not name.startswith(".")]
             others = (name for name in files if not name.startswith(".") and not is_picture(os.path.join(at, name)))  # noqa: PTH118
-            found.update(Path(name).suffix.lower() or name for name in others)
+            found.update(shown(Path(name).suffix.lower() or name) for name in others)
     return found

@@ -66,7 +66,7 @@ def page(paths: Sequence[Path], stamp: str = "") -> str:
         Notes("all runs", [], advise_together(groups)),
         *(_notes(run, group.label) for group in groups for run in group.runs),
     ]
-    return _template().render(
+    text = _template().render(
         title=_title(groups),
         runs=runs,
         groups=groups,
@@ -80,6 +80,7 @@ def page(paths: Sequence[Path], stamp: str = "") -> str:
         sections=[_section(group.runs[0], group.label) for group in groups],
         stamp=stamp,
     )
+    return text.encode("utf-8", "backslashreplace").decode()  # a run may lie in a folder of any name
 
 
 @cache

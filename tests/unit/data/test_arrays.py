@@ -63,6 +63,9 @@ def test_whole_numbers_and_truth_values() -> None:
         (torch.zeros(0, 3, 8, 8, dtype=torch.uint8), "x holds no pictures"),
         (np.array(["a"]), "tensors or arrays of numbers"),
         ([torch.zeros(8, 8, 2)], r"x\[0\] has the shape"),
+        ([], "^x holds no pictures$"),
+        ([Image.fromarray(np.full((4, 4), 4095, np.uint16))], r"x\[0\] holds whole numbers from 4095 to 4095"),
+        ([Image.new("La", (4, 4))], r"^x\[0\] cannot be read as a picture \(conversion from La"),
     ],
 )
 def test_what_cannot_be_a_picture_is_told(given, sentence) -> None:
@@ -77,6 +80,56 @@ def test_single_pictures_of_different_sizes_become_squares() -> None:
     squares = to_square(pictures, 4, 3)
     assert squares.shape == (3, 3, 4, 4)
     assert squares[:, :, 0, 0].tolist() == [[7, 7, 7], [1, 2, 3], [9, 9, 9]]
+
+
+def palette() -> Image.Image:
+    picture = Image.new("P", (3, 3))
+    picture.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
+    picture.putdata([0, 1, 2] * 3)
+    return picture
+
+
+def turned() -> Image.Image:
+    """White at the left, stored by a camera that lay on its side: seen upright, white is at the top."""
+    pixels = np.zeros((4, 4), np.uint8)
+    pixels[:, :2] = 255
+    picture = Image.fromarray(pixels)
+    picture.getexif()[0x0112] = 6  # to be turned by 90 degrees clockwise
+    return picture
+
+
+@pytest.mark.parametrize(
+    ("picture", "expected"),
+    [
+        (palette(), [[255, 0, 0], [0, 255, 0], [0, 0, 255]]),
+        (Image.new("RGBA", (3, 3), (9, 9, 9, 0)), [[255], [255], [255]]),  # nothing to be seen but the ground
+        (Image.new("LA", (3, 3), (9, 255)), [[9], [9], [9]]),
+        (Image.new("1", (3, 3), 1), [[255], [255], [255]]),
+        (Image.new("RGB", (3, 3), (7, 7, 7)), [[7, 7, 7]] * 3),  # three channels, because somebody made three
+        (Image.new("CMYK", (3, 3), (0, 255, 255, 0)), [[255, 0, 0]] * 3),  # no cyan is all red
+        (Image.new("HSV", (3, 3), (0, 255, 200)), [[200, 0, 0]] * 3),  # a hue of 0 is red
+        (Image.new("YCbCr", (3, 3), (80, 128, 128)), [[80], [80], [80]]),  # no colour beside its brightness
+        (Image.fromarray(np.full((3, 3), 200, np.uint16)), [[200], [200], [200]]),  # of eight bits after all
+    ],
+)
+def test_a_pillow_image_is_what_a_person_sees(picture, expected) -> None:
+    (pixels,) = as_pictures([picture], "x")
+    assert pixels[0, :, 0].T.tolist() == expected
+    assert torch.equal(one(picture), pixels)  # alone, and not as a list
+
+
+def test_a_pillow_image_is_turned_as_its_file_would_be(tmp_path) -> None:
+    assert one([turned()])[0, 0].tolist() == [[255] * 4] * 2 + [[0] * 4] * 2
+    turned().save(tmp_path / "a.png", exif=turned().getexif())
+    with Image.open(tmp_path / "a.png") as picture:
+        assert torch.equal(to_square(as_pictures([picture], "x"), 4, 1)[0], decode(tmp_path / "a.png", 4))
+
+
+def test_a_damaged_file_that_pillow_has_not_read_yet_is_one_sentence(tmp_path) -> None:
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40), dtype=np.uint8)).save(tmp_path / "a.png")
+    (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes()[:200])
+    with Image.open(tmp_path / "a.png") as picture, pytest.raises(UserError, match=r"x\[0\] cannot be read"):
+        as_pictures([picture], "x")
 
 
 def test_an_array_is_cut_as_the_file_would_be(tmp_path) -> None:

@@ -84,6 +84,31 @@ def test_signed_values_and_the_first_of_several_windows(tmp_path: Path) -> None:
     assert pixels(path) == [0, 0, 255, 255]
 
 
+def test_a_negative_slope_turns_values_round_and_the_window_does_not_turn_them_back(tmp_path: Path) -> None:
+    turned = {"RescaleSlope": "-1", "RescaleIntercept": "4095"}  # 4095, 3095, 2095, 0
+    assert pixels(write(tmp_path / "plain.dcm", VALUES, **turned)) == [255, round(255 * 3095 / 4095), 130, 0]
+    # A window of width 2001 around 2095.5 goes from 1095 to 3095 (the half and the one are DICOM's own): 4095 and 3095
+    # are white, 2095 lies half way, 0 is black.
+    window = {"WindowCenter": "2095.5", "WindowWidth": "2001"}
+    assert pixels(write(tmp_path / "window.dcm", VALUES, **turned, **window)) == [255, 255, 128, 0]
+    path = write(tmp_path / "both.dcm", VALUES, **turned, **window, PhotometricInterpretation="MONOCHROME1")
+    assert pixels(path) == [0, 0, 128, 255]
+
+
+def test_a_slope_or_an_intercept_alone_is_no_rescaling(tmp_path: Path) -> None:
+    assert pixels(write(tmp_path / "slope.dcm", VALUES, RescaleSlope="2")) == [0, 62, 125, 255]
+    assert pixels(write(tmp_path / "intercept.dcm", VALUES, RescaleIntercept="-1024")) == [0, 62, 125, 255]
+    # The window from 1000 to 3000 is of the stored values: 2000 lies half way.
+    path = write(tmp_path / "window.dcm", VALUES, RescaleIntercept="-1024", WindowCenter="2000.5", WindowWidth="2001")
+    assert pixels(path) == [0, 0, 128, 255]
+
+
+def test_a_window_without_numbers_is_none(tmp_path: Path) -> None:
+    turned = {"RescaleSlope": "-1", "RescaleIntercept": "4095"}
+    path = write(tmp_path / "a.dcm", VALUES, **turned, WindowCenter=None, WindowWidth=None)
+    assert pixels(path) == [255, 193, 130, 0]
+
+
 def test_colour(tmp_path: Path) -> None:
     values = np.array([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [9, 9, 9]]])
     picture = decode(write(tmp_path / "a.dcm", values), 2)
@@ -93,9 +118,15 @@ def test_colour(tmp_path: Path) -> None:
 def test_files_are_found_by_suffix_or_by_their_first_bytes(tmp_path: Path) -> None:
     write(tmp_path / "a.DCM", VALUES)
     write(tmp_path / "IM0001", VALUES)
+    write(tmp_path / "1.2.840.113619.2.55.3.604688119.969.1", VALUES)  # by its UID
+    (tmp_path / "volume.7z.001").write_text("no picture")
     (tmp_path / "notes").write_text("no picture")
     (tmp_path / "DICOMDIR.txt").write_text("neither")
-    assert [path.name for path in pictures_below(tmp_path)] == ["IM0001", "a.DCM"]
+    assert [path.name for path in pictures_below(tmp_path)] == [
+        "1.2.840.113619.2.55.3.604688119.969.1",
+        "IM0001",
+        "a.DCM",
+    ]
     assert pixels(tmp_path / "IM0001") == [0, 62, 125, 255]
     found = survey(tmp_path, {"": []} | {"x": ["y"]}, [Entry("x", "y", tmp_path / "a.DCM")], False)
     assert dict(found.kinds) == {"DICOM monochrome2": 1}

@@ -545,3 +545,36 @@ def test_many_pictures_keep_their_order_and_report_progress(root):
 
     assert data.images[:, 0, 0, 0].tolist() == list(range(150))
     assert seen == [(64, 151), (128, 151), (151, 151)]
+
+
+# Files that cannot be read for a moment
+
+
+def test_a_picture_that_a_share_did_not_give_for_a_moment_is_there_at_the_next_load(root, count, monkeypatch):
+    fill_whole(root)
+    really_open = Image.open
+
+    def away(path, *arguments, **options):
+        if str(path).endswith(os.path.join("train", "b", "2.png")):  # noqa: PTH118
+            raise OSError(5, "Input/output error")
+        return really_open(path, *arguments, **options)
+
+    save(root / "train" / "b" / "2.png", (25, 0, 0))
+    with monkeypatch.context() as moment:
+        moment.setattr(Image, "open", away)
+        assert Folder(str(root), size=4, unreadable="skip").load().skipped == ("train/b/2.png",)
+    for _ in range(2):
+        data = Folder(str(root), size=4, unreadable="skip").load()
+        assert data.skipped == ()
+        assert data.images[:, 0, 0, 0].tolist() == [10, 20, 25]
+    assert count() == 5 + 5  # all at first, and all once more when the file was back
+
+
+def test_a_broken_file_does_not_make_everything_be_decoded_again(root, count):
+    fill_whole(root)
+    (root / "train" / "b" / "2.png").write_bytes(b"no picture")
+    for _ in range(3):
+        data = Folder(str(root), size=4, unreadable="skip").load()
+        assert data.skipped == ("train/b/2.png",)
+        assert data.images[:, 0, 0, 0].tolist() == [10, 20]
+    assert count() == 5

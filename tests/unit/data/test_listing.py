@@ -1,11 +1,13 @@
 """A CSV file instead of class folders."""
 
+import unicodedata
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from semifl.cli import invoke
+from semifl.cli.evaluate import _listed
 from semifl.data.dataset import UNKNOWN
 from semifl.data.datasets.folder import Folder
 from semifl.errors import UserError
@@ -96,6 +98,39 @@ def test_mistakes_are_one_sentence(root: Path, change: tuple[str, str], said: st
         load(root)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("on_disk", ["NFC", "NFD"])
+@pytest.mark.parametrize("in_list", ["NFC", "NFD"])
+def test_letters_may_be_spelled_in_the_list_and_on_the_disk_in_two_ways(root: Path, on_disk: str, in_list: str) -> None:
+    def there(name: str) -> str:
+        return unicodedata.normalize(on_disk, name)
+
+    (root / "labeled/p.png").rename(root / there("labeled/Bär.png"))
+    (root / there("clients/Köln")).mkdir()
+    (root / "clients/r.png").rename(root / there("clients/Köln/r.png"))
+    text = LINES.replace("labeled/p.png", "labeled/Bär.png").replace("clients/r.png,,north", "clients/Köln/r.png,,")
+    (root / "labels.csv").write_text(unicodedata.normalize(in_list, text), encoding="utf-8")
+    data, greys = load(root)
+    assert greys == [20, 10, 30, 40]
+    assert data.sites == ("Köln", "south")  # in one character, whoever wrote it
+    assert len(data.sites[0]) == 4
+
+
+def test_evaluate_finds_files_however_they_are_spelled(tmp_path: Path) -> None:
+    there = tmp_path / unicodedata.normalize("NFD", "Bär.png")
+    there.touch()
+    for form in ("NFC", "NFD"):
+        (tmp_path / "own.csv").write_text(unicodedata.normalize(form, "file,label\nBär.png,Ä"), encoding="utf-8")
+        assert _listed(tmp_path / "own.csv", ("Ä", "b")) == [(there, 0)]
+
+
+def test_two_spellings_of_one_file_are_one_file(root: Path) -> None:
+    (root / "labeled/p.png").rename(root / unicodedata.normalize("NFD", "labeled/Bär.png"))
+    both = "".join(unicodedata.normalize(form, "labeled/Bär.png,ill,\n") for form in ("NFC", "NFD"))
+    (root / "labels.csv").write_text(LINES.replace("labeled/p.png,ill,\n", both), encoding="utf-8")
+    with pytest.raises(UserError, match=r"line 3: .* stands in line 2 too"):
+        load(root)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b'file,label\n"open'])

@@ -67,6 +67,75 @@ def test_unreadable_pictures_leave_no_gap(pictures, tmp_path, monkeypatch):
         assert torch.equal(large.test_images, plain.test_images)
 
 
+def in_another_process(code, *arguments):
+    """What a fresh Python prints, where every folder counts as large."""
+    lines = ["import pickle, sys", "from semifl.data import mapped", "from semifl.data.datasets.folder import Folder"]
+    program = "\n".join([*lines, "mapped.LARGE = 1", code])
+    return subprocess.check_output([sys.executable, "-c", program, *map(str, arguments)], text=True).strip()
+
+
+LOAD = "Folder(sys.argv[1], 16).load()"
+SEE = "print(pickle.load(open(sys.argv[1], 'rb')).open().float().sum(dim=(1, 2, 3)).tolist())"
+
+
+def test_a_place_stays_what_it_was_when_the_folder_changes(pictures, tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "LARGE", 1)
+    data = Folder(str(pictures), 16).load()  # a run that goes on
+    held = data.images.clone()
+    (tmp_path / "place").write_bytes(pickle.dumps(mapped.place_of(data.images)))
+    (pictures / "train/dark/0.png").unlink()
+    in_another_process(LOAD, pictures)
+    assert torch.equal(data.images, held)
+    seen = in_another_process(SEE, tmp_path / "place")  # a worker that takes the place of a dead one
+    assert json.loads(seen) == held.float().sum(dim=(1, 2, 3)).tolist()
+    assert len(Folder(str(pictures), 16).load().images) == len(held) - 1  # and whoever loads anew sees what is there
+
+
+def test_an_old_state_is_removed_once_nobody_holds_it(pictures, tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "LARGE", 1)
+    folder = tmp_path / "cache/folder"
+    Folder(str(pictures), 16).load()
+    (first,) = folder.glob("*.pictures")
+    (pictures / "train/dark/0.png").unlink()
+    in_another_process(LOAD, pictures)
+    assert len(list(folder.glob("*.pictures"))) == 2  # this process holds the first
+    mapped._close(first)
+    (folder / f"{first.stem.partition('-')[0]}-broken{mapped.PART}").write_bytes(b"an attempt that was broken off")
+    (pictures / "train/dark/1.png").unlink()
+    in_another_process(LOAD, pictures)
+    (left,) = folder.glob("*.pictures")
+    assert left.stat().st_size == (2 * 12 - 2 + 2 * 4) * 3 * 16 * 16  # what is left of both parts, in colour
+    assert not list(folder.glob(f"*{mapped.PART}"))
+
+
+def test_greys_keep_their_bits_when_recalled(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "cache"))
+    monkeypatch.setattr(mapped, "LARGE", 1)
+    for number, (part, grey) in enumerate([("train/a", 4000), ("train/b", 800), ("test/a", 2000), ("test/b", 300)]):
+        (tmp_path / "pictures" / part).mkdir(parents=True)
+        values = np.full((8, 8), grey, dtype=np.uint16)
+        Image.fromarray(values).save(tmp_path / "pictures" / part / f"{number}.png")
+    for _ in range(2):  # decoded, and then recalled
+        data = Folder(str(tmp_path / "pictures"), 8, channels="grey").load()
+        assert data.facts.bits == 12  # the least that has room for 4000
+        assert data.images[:, 0, 0, 0].tolist() == [round(255 * grey / 4095) for grey in (4000, 800)]
+
+
+def test_greys_among_which_colour_was_possible_are_decoded_once_and_stay_mapped(pictures, monkeypatch):
+    for path in pictures.rglob("*.png"):
+        Image.open(path).convert("L").save(path)
+    plain = Folder(str(pictures), 16).load()
+    monkeypatch.setattr(mapped, "LARGE", 1)
+    first = Folder(str(pictures), 16).load()
+    assert first.images.shape == (24, 1, 16, 16)
+    monkeypatch.setattr(Folder, "_decode_files", lambda *_: pytest.fail("decoded again"))
+    again = Folder(str(pictures), 16).load()
+    for data in (first, again):
+        assert mapped.place_of(data.images) is not None
+        assert torch.equal(data.images, plain.images)
+        assert torch.equal(data.test_images, plain.test_images)
+
+
 def test_a_place_takes_the_files_name_along_and_not_the_pictures(pictures, monkeypatch):
     monkeypatch.setattr(mapped, "LARGE", 1)
     data = Folder(str(pictures), 16).load()

@@ -45,6 +45,12 @@ def run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "run", [round_line(index) for index in range(1, 7)])
 
 
+def test_words_that_are_no_text_are_written_all_the_same(run: Path) -> None:
+    with (run / "events.jsonl").open("a") as file:  # a lone surrogate: what Python makes of a name in Latin-1
+        file.write(json.dumps({"time": "now", "event": "duplicates", "what": "\udce4.png is \ud800.png"}) + "\n")
+    assert "\\udce4.png is \\ud800.png" in write_report([run], run / "report.html").read_text(encoding="utf-8")
+
+
 def test_every_figure_is_there_with_words_and_a_table(run: Path) -> None:
     text = page([run])
     outline = Outline(text)

@@ -37,12 +37,13 @@ from semifl.errors import UserError
 from semifl.fields import Checked, Range
 from semifl.machine import home
 from semifl.registry import did_you_mean
+from semifl.words import shown
 
 SPLIT = ("labeled", "clients", "test")  # the server's and the clients' pictures come apart
 WHOLE = ("train", "test")  # every picture has a label, and the experiment decides who holds what
 EXPECTED = "labeled/<class>/, clients/<site>/ and test/<class>/, or train/<class>/ and test/<class>/"
 CHANNELS = {"auto": None, "grey": 1, "color": 3}
-CACHE_FORMAT = 2  # to be raised when the same file would decode to other pixels
+CACHE_FORMAT = 3  # to be raised when the same file would decode to other pixels
 MAPPED = ".pictures"  # of what is kept to be mapped
 PATIENCE = 2000  # pictures that are decoded without a progress bar
 NAMED = 5  # unreadable files that a message names
@@ -71,10 +72,10 @@ class Folder(Checked):
         if self.channels == "auto" and _only_clients_have_colour(decoded, entries):
             decoded = replace(self, channels="grey").read(root, entries, progress)
         lost = set(decoded.skipped)
-        skipped = tuple(str(entries[position].path.relative_to(root)) for position in decoded.skipped)
+        skipped = tuple(shown(entries[position].path.relative_to(root)) for position in decoded.skipped)
         entries = [entry for position, entry in enumerate(entries) if position not in lost]
         _check(root, groups, entries)  # again: what was skipped may have been all there was
-        names = tuple(str(entry.path.relative_to(root)) for entry in entries)
+        names = tuple(shown(entry.path.relative_to(root)) for entry in entries)
         return self._assemble(groups, entries, decoded, names, skipped)
 
     def survey(self) -> Survey:
@@ -122,6 +123,7 @@ class Folder(Checked):
         root = Path(self.root).expanduser().absolute()
         if not root.is_dir():
             raise UserError(f"{root} is not a folder: let data.root name the folder of pictures that holds {EXPECTED}.")
+        _refuse_odd_name(root)  # a run's configuration says where its pictures lie
         return root
 
     def read(self, root: Path, entries: list[Entry], progress: Progress | None = None) -> Decoded:
@@ -266,11 +268,18 @@ def subfolders(folder: Path) -> dict[str, Path]:
             raise UserError(f"{path} lies outside the folders of {folder}: move it into the folder of its {kind}.")
     folders: dict[str, Path] = {}
     for path in (path for path in inside if path.is_dir()):
+        _refuse_odd_name(path)  # a model and its card carry these names
         name = unicodedata.normalize("NFC", path.name)
         if name in folders:
             raise UserError(f"{folder} has two folders that are both called {name}: move their pictures into one.")
         folders[name] = path
     return dict(sorted(folders.items(), key=lambda item: os.fsencode(item[0])))
+
+
+def _refuse_odd_name(folder: Path) -> None:
+    """What a run writes is UTF-8, and so must be the names that it writes."""
+    if shown(folder) != str(folder):
+        raise UserError(f"{shown(folder)} has a name that is not UTF-8: rename the folder.")
 
 
 def _check(root: Path, groups: Groups, entries: Sequence[Entry]) -> None:
