@@ -37,6 +37,12 @@ def find(package: str, name: str, key: str) -> Any:
     raise ImportError(f"{module.__name__} has no class named like its file")
 
 
+def names_code(name: str) -> bool:
+    """Whether `find` would import something of the user's own for this name."""
+    module, colon, attribute = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), attribute))
+
+
 def name_of(package: str, thing: Any) -> str:
     """The name that an instance would be found by."""
     module, _, file = type(thing).__module__.rpartition(".")
@@ -56,7 +62,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def _import_user(name: str, key: str) -> Any:
     module_name, _, attribute = name.partition(":")
-    if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
+    if not names_code(name):
         raise UserError(f"{key} = {name!r} is not of the form package.module:name")
     try:
         module = importlib.import_module(module_name)

@@ -32,6 +32,7 @@ from semifl.cli import (
     sweep,
     table,
     theory,
+    trust,
 )
 from semifl.errors import RunStopped, UserError
 from semifl.registry import did_you_mean
@@ -66,6 +67,7 @@ app.command("report")(report.command)
 app.command("export")(export.command)
 app.command("compare")(compare.command)
 app.command("sweep")(sweep.command)
+app.command("trust")(trust.command)
 
 
 def _version(wanted: bool) -> None:

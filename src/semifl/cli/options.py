@@ -51,12 +51,14 @@ def load(what: str, settings: list[str] | None, run_too: bool = False) -> Config
 
 def table(what: str, settings: list[str] | None, run_too: bool = False) -> Table:
     """The same before it is checked."""
+    from semifl.configuration.code import refuse_foreign_code
     from semifl.configuration.config import override, read
     from semifl.studies import presets
 
     path = Path(what)
     if path.is_dir():
         path = _in_folder(path, run_too)
+        refuse_foreign_code(read(path), path.parent)
     looks_like_file = path.suffix == ".toml" or "/" in what or path.is_file()
     return override(read(path) if looks_like_file else presets.find(what).table, settings or [])
 

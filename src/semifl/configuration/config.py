@@ -17,6 +17,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_type_hin
 from pydantic import TypeAdapter, ValidationError
 
 from semifl import registry
+from semifl.configuration.code import HANDED_OVER, refuse_foreign_code
 from semifl.configuration.health import Health
 from semifl.data.arrays import InMemory
 from semifl.data.dataset import OwnView, Source
@@ -53,7 +54,6 @@ MOVED = {  # keys of the first edition
 VIEWS = ("weak_view", "strong_view")
 DEFAULT_MODEL = "wide_resnet"
 DEFAULT_METHOD = "semifl"
-HANDED_OVER = "python:"  # begins the names of things that a Python program handed over and no name leads to
 
 
 @dataclass(frozen=True)
@@ -201,12 +201,13 @@ def read(path: Path) -> Table:
 
 
 def of_run(run: RunDirectory) -> Config:
-    """The configuration of a run, to go on with it."""
+    """The configuration of a run, to go on with it; code that it names is imported only if it is this person's."""
     run.refuse_unreadable()
     path = run.path / "config.toml"
     table = read(path)
     if not {"data", "model", "method"} <= table.keys():
         raise UserError(f"{path} is damaged: a run's configuration has the sections data, model and method")
+    refuse_foreign_code(table, path.parent)
     try:
         return decode(table)
     except UserError as error:

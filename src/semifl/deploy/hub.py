@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from semifl.configuration.build import build_world
+from semifl.configuration.code import HUB_PICTURES
 from semifl.configuration.config import VIEWS, Config, decode, from_section, spec_of
 from semifl.deploy import wire
 from semifl.deploy.answers import read_hello
@@ -26,7 +27,6 @@ from semifl.running.context import Observer
 from semifl.running.loop import changes, start_or_resume
 from semifl.toml import Table
 
-PICTURES = "semifl.deploy.pictures:HubPictures"
 ASKED_OF_HUB = ("root", "sites", "partition", "clients", "labeled")  # keys of [data] that the hub fills in itself
 HELLO_SECONDS = 120.0  # a site may have thousands of pictures to decode before its first answer
 GOODBYE_SECONDS = 120.0  # under Flower a site reads its pictures for this as for any packet
@@ -125,14 +125,14 @@ def hub_config(table: Table, hub: Hub) -> Config:
     """A run's file as the hub understands it: its own pictures, and the sites of the project."""
     table = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
     data = table.pop("data", {})
-    if not isinstance(data, dict) or data.pop("name", "folder") not in ("folder", PICTURES):
+    if not isinstance(data, dict) or data.pop("name", "folder") not in ("folder", HUB_PICTURES):
         raise UserError('a real federation learns from folders of pictures: set data.name = "folder"')
     refuse_code(table, "")
     for view in VIEWS:
         if data.get(view):
             raise UserError(f"data.{view} is code, and a site runs what is built into semifl: leave it out")
     data = {key: value for key, value in data.items() if key not in ASKED_OF_HUB}
-    table["data"] = {"name": PICTURES, "root": str(hub.data), "sites": list(hub.sites), **data}
+    table["data"] = {"name": HUB_PICTURES, "root": str(hub.data), "sites": list(hub.sites), **data}
     config = decode(table)
     refuse_needs(config)
     return config

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from semifl import __version__
+from semifl import __version__, registry
 from semifl.configuration.build import BYTES, COPIES, World, build_model
 from semifl.configuration.config import Config, WarmStart, decode, refuse_unknown, spec_of
 from semifl.data.dataset import Facts
@@ -227,12 +227,17 @@ def refuse_code(table: Table, where: str) -> None:
     for key, value in table.items():
         if isinstance(value, dict):
             refuse_code(value, f"{where}{key}.")
-        elif key == "name" and isinstance(value, str) and ":" in value:
+        elif isinstance(value, str) and _asks_for_code(key, value, where):
             raise UserError(f"the order asks for code, {where}{key} = {value!r}: a site runs what is built into semifl")
         elif key == "source" and not (isinstance(value, str) and SOURCE.fullmatch(value)):
             raise UserError(f"the order may not contain {where}{key} = {value!r}: a backbone is named, and found here")
         elif key in ("weights", "root", "weak_view", "strong_view") and where != "method." and value:
             raise UserError(f"the order may not contain {where}{key}")
+
+
+def _asks_for_code(key: str, value: str, where: str) -> bool:
+    """A choice within a section may be a name alone; outside all sections are words that name nothing."""
+    return (key == "name" and ":" in value) or (where != "" and registry.names_code(value))
 
 
 def _check_size(build: Callable[..., nn.Module], policy: Policy) -> int:

@@ -15,6 +15,7 @@ import torch
 
 from semifl import toml
 from semifl.configuration.build import World, build_world, what_was_loaded
+from semifl.configuration.code import code_in, remember_own_run
 from semifl.configuration.config import Config, decode, of_run, read
 from semifl.configuration.health import ACTIONS, MESSAGES, Known
 from semifl.data.duplicates import duplicates
@@ -150,8 +151,9 @@ def _go_on(
 def changes(directory: RunDirectory, config: Config) -> list[str]:
     """What a configuration would change in the run that a directory holds, in words."""
     then = read(directory.path / "config.toml")
-    with suppress(UserError):  # a thing of Python's cannot be found again by its name
-        then = decode(then).table()  # keys that are new since then have their defaults
+    if code_in(then).items() <= code_in(config.table()).items():  # what else a directory names is not imported for it
+        with suppress(UserError):  # a thing of Python's cannot be found again by its name
+            then = decode(then).table()  # keys that are new since then have their defaults
     before, after = (tomllib.loads(toml.dumps(each)) for each in (then, config.table()))
     return differences(before, after)
 
@@ -182,6 +184,7 @@ def _run(
         settle_rounds(context, standing.done)
         restore_best(standing.bound, directory)
         write_world(context)
+        remember_own_run(world.config.table())
         observer.begin(world, standing.done + 1)
         if world.config.run.start == "labels":
             first = _first_learned(context, context.method, "start", standing.done)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from semifl.configuration.code import code_in
 from semifl.configuration.config import decode, read
 from semifl.errors import UserError
 from semifl.records.directory import RunDirectory
@@ -38,7 +39,10 @@ def _namesakes(cell: Cell, folder: Path) -> Iterator[tuple[Path, str]]:
 def _is_of(path: Path, cell: Cell) -> bool:
     """Whether the run has every value of the cell; it may have more, filled in by the data."""
     try:
-        then = _values(read(path / "config.toml"))
+        found = read(path / "config.toml")
+        if not code_in(found).items() <= code_in(decode(cell.config).table()).items():
+            return False  # nor is it imported to find out
+        then = _values(found)
     except UserError:  # of another version, in a way that matters
         return False
     return all(then.get(key) == value for key, value in _values(cell.config).items() if not _is_free(key, value))

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from semifl.configuration.code import refuse_foreign_code, remember_own_run
+from semifl.configuration.config import read
 from semifl.durable import replace_file
 from semifl.errors import RunStopped, UserError
 from semifl.federation.cluster.address import Cluster
@@ -54,7 +56,10 @@ def fill_on(cluster: Cluster, todo: Sequence[tuple[Cell, int]], folder: Path, lo
             if isinstance(answer, JobFailed):
                 yield CellRun(cell, seed, True, answer.reason)
                 continue
-            write_files(run_directory(folder, cell, seed), answer.files)
+            directory = run_directory(folder, cell, seed)
+            write_files(directory, answer.files)
+            if (directory / "config.toml").is_file():  # run by this person, though not here
+                remember_own_run(read(directory / "config.toml"))
             yield answer.done
 
 
@@ -79,6 +84,8 @@ def run_there(place: None, common: None, errand: Errand) -> Brought:
 def finish_on(cluster: Cluster, runs: Sequence[Path], log: Log) -> None:
     """Go on with runs that are not finished, where all machines see them."""
     unfinished = [path.absolute() for path in runs if not RunDirectory(path).summary()]
+    for path in unfinished:
+        refuse_foreign_code(read(path / "config.toml"), path)
     if not unfinished:
         return
     with opened(cluster, log) as pool:
@@ -92,6 +99,7 @@ def resume_there(place: None, common: None, errand: tuple[Path, str]) -> None:
     directory, device = errand
     if not (directory / "config.toml").exists():
         raise UserError("the run lies where this worker cannot see it; runs are continued in a folder that all share")
+    remember_own_run(read(directory / "config.toml"))  # whoever sends this has looked
     resume(directory, 1, find_device(device))
 
 

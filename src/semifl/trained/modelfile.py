@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from semifl.configuration.build import World, build_model, refuse_too_large
+from semifl.configuration.code import refuse_foreign_code
 from semifl.configuration.config import WarmStart, decode, spec_of
 from semifl.data.dataset import Facts
 from semifl.durable import replace_file
 from semifl.errors import UserError
 from semifl.learning import batchnorm
 from semifl.learning.network import Network
-from semifl.learning.tensorfile import read_tensors
+from semifl.learning.tensorfile import TensorFile, read_metadata, read_tensors
 from semifl.learning.weights import Snapshot
 from semifl.parsing import from_json
+from semifl.toml import Table
 
 FORMAT = 1
 
@@ -63,21 +65,12 @@ def _on_backbone(world: World, model: dict[str, Any]) -> dict[str, Any]:
 def load_model(path: Path, device: str = "cpu", build: Callable[[Facts], nn.Module] | None = None) -> TrainedModel:
     """Build the model from the file alone, or by `build` where only the caller knows how to.
 
-    Refuses files that do not describe themselves.
+    Refuses files that do not describe themselves, and to import what a stranger's file names.
     """
-    try:
-        metadata, tensors = read_tensors(path)
-        about = from_json(metadata["semifl"])
-        written = about["format"]
-    except FileNotFoundError as error:
-        raise UserError(f"there is no model file {path}") from error
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is not a model written by semifl") from error
-    if written != FORMAT:
-        raise UserError(f"{path} has format {written}, this version reads {FORMAT}: use the version that wrote it")
+    about, tensors = _read(path, read_tensors)
     try:
         facts = _facts(about["facts"])
-        module = build(facts) if build else _build(about["model"], facts, about.get("architecture"))
+        module = build(facts) if build else _build_described(about, facts, path)
         batchnorm.stop_tracking(module)  # first: a layer may have been built without room for the file's statistics
         module.load_state_dict(tensors)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -87,8 +80,37 @@ def load_model(path: Path, device: str = "cpu", build: Callable[[Facts], nn.Modu
     return TrainedModel(network, facts, about)
 
 
-def _build(model: dict[str, Any], facts: Facts, architecture: Any) -> nn.Module:
-    config = decode({"model": dict(model)})
+def model_table(path: Path) -> Table:
+    """What a model file says of its model, as a configuration has it; nothing of it is imported."""
+    return {"model": _section(_read(path, lambda path: TensorFile(read_metadata(path), {}))[0], path)}
+
+
+def _read(path: Path, read: Callable[[Path], TensorFile]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        metadata, tensors = read(path)
+        about = from_json(metadata["semifl"])
+        written = about["format"]
+    except FileNotFoundError as error:
+        raise UserError(f"there is no model file {path}") from error
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is not a model written by semifl") from error
+    if written != FORMAT:
+        raise UserError(f"{path} has format {written}, this version reads {FORMAT}: use the version that wrote it")
+    return about, tensors
+
+
+def _section(about: dict[str, Any], path: Path) -> Table:
+    section = about.get("model")
+    if not isinstance(section, dict):  # what is no table could become one after it has been looked at
+        raise UserError(f"{path} does not fit the model it describes")
+    return section
+
+
+def _build_described(about: dict[str, Any], facts: Facts, path: Path) -> nn.Module:
+    table = {"model": _section(about, path)}
+    refuse_foreign_code(table, path)
+    config = decode(table)
+    architecture = about.get("architecture")
     form = architecture if isinstance(architecture, dict) else None
     refuse_too_large(config.model, facts, form)
     return build_model(config.model.thing, config.model_keys, facts, 0, WarmStart(), architecture=form)

@@ -3,11 +3,13 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
 
 from semifl.deploy.flare.controller import JobProgress, for_operators, hand_over
-from semifl.deploy.flare.mirror import Mirror
+from semifl.deploy.flare.mirror import Mirror, read_outcome
 from semifl.errors import UserError
 
 CONFIG = "rounds = 9\n"
@@ -96,7 +98,7 @@ def test_files_of_an_ended_job_are_taken_with_the_rounds_in_between(tmp_path):
     heard = Heard()
     mirror = Mirror(tmp_path / "run", heard)
     mirror.hear(news(1))
-    mirror.take(job, without="outcome.json")
+    mirror.take(job)
     assert [each[0] for each in heard.rounds] == [1, 2]
     assert mirror.result()["rounds"] == 2
     assert not (tmp_path / "run" / "outcome.json").exists()
@@ -132,3 +134,70 @@ def test_nothing_undoes_an_operators_stop():
 def test_news_that_make_no_sense_are_one_sentence(tmp_path, change):
     with pytest.raises(UserError, match="the hub's news of this run cannot be read"):
         Mirror(tmp_path / "run", Heard()).hear({**news(1), **change})
+
+
+CODE = {"name": "subprocess:getoutput", "cmd": "touch x"}
+
+
+def result_of(folder, config=CONFIG, model=None):
+    """The files of a job as a hub may send them."""
+    folder.mkdir()
+    (folder / "identity").write_text("run.1\n")
+    (folder / "config.toml").write_text(config)
+    if model:
+        about = {"format": 1, "facts": {}, "model": model}
+        save_file({"w": torch.zeros(1)}, folder / "model.safetensors", {"semifl": json.dumps(about)})
+    return folder
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"config": '[model]\nname = "subprocess:getoutput"\n'},
+        {"config": '[data]\nname = "digits"\nweak_view = "os:system"\n'},
+        {"config": '[method]\nname = "centralized"\nobjective = "os:system"\n'},
+        {"model": CODE},
+        {"model": list(map(list, CODE.items()))},
+    ],
+)
+def test_files_that_name_code_are_not_taken(tmp_path, sent):
+    job = result_of(tmp_path / "job", **sent)
+    with pytest.raises(UserError):
+        Mirror(tmp_path / "run", Heard()).take(job)
+    assert not (tmp_path / "run").exists()
+
+
+def test_news_that_name_code_are_not_written_down(tmp_path):
+    with pytest.raises(UserError, match=r"name code, model\.name = 'os:system'"):
+        Mirror(tmp_path / "run", Heard()).hear({**news(1), "config": '[model]\nname = "os:system"\n'})
+    assert not (tmp_path / "run").exists()
+
+
+def test_of_a_result_only_a_runs_own_files_are_taken(tmp_path):
+    job = result_of(tmp_path / "job", '[data]\nname = "semifl.deploy.pictures:HubPictures"\n', {"name": "cnn"})
+    (job / "sitecustomize.py").write_text("")
+    (job / "report.html").write_text("<script>")
+    Mirror(tmp_path / "run", Heard()).take(job)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        *(".following", "config.toml", "identity", "model.safetensors")
+    ]
+
+
+@pytest.mark.parametrize("said", ["[]", "{}", "no JSON", "3", '{"state": "finished"}', "[" * 10**5])
+def test_a_last_word_that_makes_no_sense_is_one_sentence(tmp_path, said):
+    (tmp_path / "outcome.json").write_text(said)
+    with pytest.raises(UserError, match="the hub's last word on this run cannot be read"):
+        read_outcome(tmp_path / "outcome.json")
+
+
+def test_a_finished_run_without_a_result_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match=r"has no result\.json"):
+        Mirror(tmp_path, Heard()).result()
+
+
+@pytest.mark.parametrize("config", ["= no", "\udcff"])
+def test_files_that_make_no_sense_are_one_sentence(tmp_path, config):
+    job = result_of(tmp_path / "job")
+    (job / "config.toml").write_bytes(config.encode(errors="surrogateescape"))
+    with pytest.raises(UserError, match="the run's files from the hub cannot be read"):
+        Mirror(tmp_path / "run", Heard()).take(job)

@@ -57,6 +57,7 @@ def test_a_sound_order_is_accepted():
         ("config.method.treshold", 0.9, "did you mean 'threshold'"),
         ("config.method.name", "os:system", "asks for code"),
         ("config.model.name", "subprocess:run", "asks for code"),
+        ("config.method.server_optimizer", "os:system", "asks for code"),
         ("config.method", {"name": "fedavg"}, "needs the clients' labels"),
         ("config.method.name", "../evil", "method.name"),
         ("config.method.statistics", "all", "share.statistics"),

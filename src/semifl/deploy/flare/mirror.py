@@ -5,16 +5,24 @@ from __future__ import annotations
 import fcntl
 import shutil
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from semifl.configuration.code import code_in
 from semifl.durable import replace_text
 from semifl.errors import UserError
-from semifl.records.directory import RunDirectory
+from semifl.parsing import from_json, from_toml
+from semifl.records.directory import FILES, RunDirectory
 from semifl.records.metrics import Metric, best_shown, metric_of
 from semifl.records.record import RoundRecord, Summary
+from semifl.regular import read_text
+from semifl.toml import Table
+from semifl.trained.modelfile import model_table
 
 IDENTITY = "identity"  # the file that tells a run from another of the same name
+TAKEN = (*(name for name in FILES if "/" not in name), "model.safetensors", "model.md", IDENTITY)  # and nothing else
 
 
 class Watcher(Protocol):
@@ -49,29 +57,31 @@ class Mirror:
         """What a running job tells."""
         if "config" not in news:  # it is still preparing
             return
-        try:
+        with _in_one_sentence("the hub's news of this run"):
+            _refuse_code_in(from_toml(news["config"]))
             self._claim(news["identity"])
             replace_text(self.out / "config.toml", news["config"])
             if self._add(news["rounds"], news["config"]):
                 RunDirectory(self.out).write_rounds(self._records)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise UserError(f"the hub's news of this run cannot be read ({type(error).__name__})") from error
 
-    def take(self, folder: Path, without: str) -> None:
-        """The files of an ended job, all but one; what came after the last question is told now."""
+    def take(self, folder: Path) -> None:
+        """The files of an ended job that a run has; what came after the last question is told now."""
         identity = folder / IDENTITY
         if not identity.exists():  # the run did not come far enough to be one
             return
-        self._claim(identity.read_text(encoding="utf-8").strip())
-        for path in folder.iterdir():
-            if path.name != without and path.is_file():
-                shutil.copy2(path, self.out / path.name)
-        if (self.out / "config.toml").exists():
-            self._add(RunDirectory(self.out).rounds(), (self.out / "config.toml").read_text(encoding="utf-8"))
+        with _in_one_sentence("the run's files from the hub"):
+            _refuse_code(folder)
+            self._claim(read_text(identity).strip())
+            for name in TAKEN:
+                if (folder / name).is_file():
+                    shutil.copy2(folder / name, self.out / name)
+            if (self.out / "config.toml").exists():
+                self._add(RunDirectory(self.out).rounds(), read_text(self.out / "config.toml"))
 
     def result(self) -> Summary:
         result = RunDirectory(self.out).summary()
-        assert result is not None
+        if result is None:
+            raise UserError(f"the hub says that this run is finished, but {self.out} has no result.json from it")
         return result
 
     def _claim(self, identity: str) -> None:
@@ -100,6 +110,39 @@ class Mirror:
             best = best_shown(self._records, metric)
             self._watcher.round(record, best, metric, read_rounds(config))
         return bool(new)
+
+
+def read_outcome(path: Path) -> dict[str, str]:
+    """The hub's last word on a job: its state, and the reason."""
+    with _in_one_sentence("the hub's last word on this run"):
+        said = from_json(read_text(path))
+        return {key: str(said[key]) for key in ("state", "reason")}
+
+
+@contextmanager
+def _in_one_sentence(what: str) -> Iterator[None]:
+    """A hub may send anything."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise UserError(f"{what} cannot be read ({type(error).__name__})") from error
+
+
+def _refuse_code(folder: Path) -> None:
+    """Before a file of the hub lies where other verbs read it."""
+    config, model = folder / "config.toml", RunDirectory(folder).model
+    if config.is_file():
+        _refuse_code_in(from_toml(read_text(config)))
+    if model.is_file():
+        _refuse_code_in(model_table(model))
+
+
+def _refuse_code_in(table: Table) -> None:
+    for key, name in code_in(table).items():
+        raise UserError(
+            f"the hub's files of this run name code, {key} = {name!r}: they are not taken, for a federation runs what "
+            "is built into semifl"
+        )
 
 
 def read_rounds(config: str) -> int:

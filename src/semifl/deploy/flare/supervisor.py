@@ -6,7 +6,6 @@ each of which goes on after the last complete round: a new one begins when a sit
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 import time
@@ -17,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from semifl.deploy.flare.controller import OUTCOME, RESULTS
 from semifl.deploy.flare.job import job_name, write_job
-from semifl.deploy.flare.mirror import Mirror
+from semifl.deploy.flare.mirror import Mirror, read_outcome
 from semifl.deploy.flare.session import HubDown, HubLine, NotLetIn, NotRunning
 from semifl.deploy.hub import read_settings
 from semifl.deploy.kit import Kit
@@ -194,9 +193,9 @@ class Supervisor:
                     "state": state,
                     "reason": f"the job ended early ({how}); going on after the last complete round",
                 }
-            outcome: JobEnd = json.loads(found[0].read_text(encoding="utf-8"))
+            outcome: JobEnd = read_outcome(found[0])
             if outcome["state"] != "refused":
-                self.mirror.take(found[0].parent, without=OUTCOME)
+                self.mirror.take(found[0].parent)
         return outcome
 
     def _hang_up(self, reason: str) -> None:
