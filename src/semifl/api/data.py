@@ -12,7 +12,8 @@ from torch import Tensor
 
 from semifl.api.names import name_of
 from semifl.configuration.build import build_data
-from semifl.configuration.config import HANDED_OVER, VIEWS, Chosen, Split, Views, decode
+from semifl.configuration.code import HANDED_OVER
+from semifl.configuration.config import VIEWS, Chosen, Split, Views, decode
 from semifl.data.arrays import InMemory, as_labels, as_pictures, channels_of, fingerprint, to_square
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, OwnView, moments
 from semifl.data.labels import hold_out

@@ -86,7 +86,7 @@ def compare_with_before(images: Tensor, folder: Path) -> str:
 def _sha256(images: Tensor) -> str:
     """Part by part: all of them may be more than memory holds."""
     digest = hashlib.sha256()
-    for part in images.split(PART):
+    for part in torch.split(images, PART):
         digest.update(part.contiguous().numpy().data)
     return digest.hexdigest()
 
