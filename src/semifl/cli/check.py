@@ -139,6 +139,9 @@ def _say_data(world: World, per_class: bool) -> None:
     if per_class:
         typer.echo(f"labeled    {_listed(_by_class(data.labels[division.server], facts.class_names))}")
         typer.echo(f"to test    {_listed(_by_class(data.test_labels, facts.class_names))}")
+    if facts.classes == 2 and not world.config.run.positive:  # nobody has said, so say what follows from it
+        first, second = facts.class_names
+        typer.echo(f"positive   {second}, the second of two classes; the key positive may say {first}")
     if data.skipped:
         typer.echo(f"skipped    {len(data.skipped)} unreadable files, the first: {', '.join(data.skipped[:NAMED])}")
 

@@ -47,28 +47,29 @@ def command(
     if as_json:
         typer.echo(json.dumps(found.facts()))
         return
-    score = found.score
-    numbers = (f"{WORDS[name]} {getattr(score, name):.2f} %" for name in (*METRICS, "calibration_error"))
+    known = found.numbers()
+    numbers = (f"{WORDS[name]} {_percent(known[name], 2)}" for name in (*METRICS, "calibration_error"))
     how = ", by the likelier class:" if found.decision and found.decision.threshold != EVEN else ","
-    typer.echo(f"{counted(score.count, 'picture')}{how} {', '.join(numbers)}")
+    typer.echo(f"{counted(found.score.count, 'picture')}{how} {', '.join(numbers)}")
     if found.decision:
         typer.echo(
             f"{found.positive} is said from a probability of {found.decision.threshold:.3f} on: "
-            f"sensitivity {found.decision.sensitivity:.1f} %, specificity {found.decision.specificity:.1f} %"
+            f"sensitivity {_percent(known['sensitivity'])}, specificity {_percent(known['specificity'])}"
         )
     _print_classes(found)
     if len(found.classes) <= WIDEST:
         _print_confusion(found)
 
 
+def _percent(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None else f"{value:.{digits}f} %"
+
+
 def _print_classes(found: Assessment) -> None:
     from semifl.report.markdown import markdown_table
 
-    def percent(value: float | None) -> str:
-        return "–" if value is None else f"{value:.1f}"
-
     lines = [
-        [name, str(each.pictures), *(percent(getattr(each, column)) for column in COLUMNS)]
+        [name, str(each.pictures), *(_percent(getattr(each, column)).removesuffix(" %") for column in COLUMNS)]
         for name, each in found.classes.items()
     ]
     header = ["class", "pictures", *(f"{column.replace('f1', 'F1')} %" for column in COLUMNS)]

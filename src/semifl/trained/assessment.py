@@ -36,15 +36,24 @@ class Assessment(NamedTuple):
     positive: str  # empty but for two classes
     decision: Decision | None  # of two classes
 
+    def numbers(self) -> dict[str, float | None]:
+        """What is measured of all pictures; None where there are none to tell it by.
+
+        Runs have test pictures of every class. Here a person may have brought those of one alone.
+        """
+        measured = {name: number(getattr(self.score, name)) for name in (*METRICS, "calibration_error")}
+        if self.decision:
+            measured |= {name: number(getattr(self.decision, name)) for name in ("sensitivity", "specificity")}
+        one_class = len(self.score.labels.unique()) < 2
+        return measured | ({"auc": None} if one_class else {})  # which can be told from nothing
+
     def facts(self) -> dict[str, Any]:
-        decision = {} if self.decision is None else self.decision._asdict()
-        threshold = {"decision_threshold": decision.pop("threshold"), "positive": self.positive} if decision else {}
+        threshold = {"decision_threshold": self.decision.threshold, "positive": self.positive} if self.decision else {}
         return {
             "pictures": self.score.count,
-            **{name: getattr(self.score, name) for name in (*METRICS, "calibration_error")},
+            **self.numbers(),
             **threshold,
-            **decision,
-            "loss": self.score.loss,
+            "loss": number(self.score.loss),
             "classes": {name: each._asdict() for name, each in self.classes.items()},
             "confusion": self.confusion.tolist(),
         }

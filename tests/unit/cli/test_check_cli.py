@@ -88,11 +88,17 @@ def test_what_was_found_is_told_before_a_round_is_tried(project: Path, capsys: O
     for kind in ("8 JPEG CMYK", "8 JPEG grey", "8 PNG 16-bit grey", "8 PNG colour with transparency", "8 GIF palette"):
         assert kind in captured.out
     assert "not read   files that are no pictures we know: 2 .db, 1 .heic" in captured.out
+    assert "positive   Äpfel, the second of two classes; the key positive may say it's pears" in captured.out
     assert "the server's first steps work, loss" in captured.out
     assert "parameters" in captured.out
     for line in ("time", "memory", "disk", "traffic"):
         assert f"\n  {line} " in captured.out
     assert captured.err == ""
+
+
+def test_a_positive_class_that_was_named_is_not_told_again(project: Path, capsys: Output) -> None:
+    assert check(project, "positive=it's pears") == 0
+    assert "\npositive " not in capsys.readouterr().out
 
 
 def test_unreadable_files_are_all_named_at_once(project: Path, capsys: Output) -> None:

@@ -102,6 +102,22 @@ def test_probabilities_have_the_same_names_in_csv_and_json(run: Path, pictures: 
     assert re.search(r"healthy 0\.\d{3}\till 0\.\d{3}$", capsys.readouterr().out.splitlines()[0])
 
 
+def test_pictures_of_one_class_leave_open_what_needs_two(
+    run: Path, pictures: Path, tmp_path: Path, capsys: Output
+) -> None:
+    shutil.copytree(pictures / "test/ill", tmp_path / "ill")
+    assert invoke(["evaluate", str(run), str(tmp_path), "--json"]) == 0
+    out = capsys.readouterr().out
+    assert "NaN" not in out
+    facts = json.loads(out)
+    assert (facts["auc"], facts["specificity"]) == (None, None)
+    assert 0 <= facts["sensitivity"] <= 100
+    assert invoke(["evaluate", str(run), str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "AUC –, F1" in out
+    assert f"sensitivity {facts['sensitivity']:.1f} %, specificity –\n" in out
+
+
 def test_predict_decides_by_a_threshold(run: Path, pictures: Path, capsys: Output) -> None:
     def said(threshold: str) -> list[str]:
         assert invoke(["predict", str(run), str(pictures / "test"), "--json", "--threshold", threshold]) == 0
