@@ -23,7 +23,7 @@ from semifl.learning.batchnorm import BatchNormStats, Moments
 def hello(policy: Policy, pictures: int) -> bytes:
     facts: dict[str, Any] = {"semifl": __version__, "torch": torch.__version__.partition("+")[0]}
     if policy.share.counts and not policy.privacy.noise:
-        facts["pictures"] = _rounded(pictures, policy)
+        facts["pictures"] = policy.rounded(pictures)
     return wire.pack("hello", facts)
 
 
@@ -35,7 +35,7 @@ def reply(reply: Reply, policy: Policy, spent: Spent | None, precision: Precisio
         facts["spent"] = spent._asdict()
     if update is None:
         return wire.pack("reply", facts)
-    facts["examples"] = 1 if noisy else max(1, _rounded(update.examples, policy))
+    facts["examples"] = 1 if noisy else max(1, policy.rounded(update.examples))
     if policy.share.training and not noisy:
         facts["terms"] = {name: float(value) for name, value in update.terms.items()}
     return wire.pack("reply", facts, update.change, precision)
@@ -43,7 +43,7 @@ def reply(reply: Reply, policy: Policy, spent: Spent | None, precision: Precisio
 
 def statistics(stats: BatchNormStats, policy: Policy, pictures: int) -> bytes:
     """Of enough pictures, and as if there were a round number of them: a layer's count of values tells how many."""
-    told = _rounded(pictures, policy)
+    told = policy.rounded(pictures)
     if pictures < policy.limits.minimum_examples or not told:
         return wire.pack("statistics", {}, {})
     return wire.pack("statistics", {}, {name: _as_of(each, pictures, told) for name, each in stats.items()})
@@ -73,13 +73,5 @@ def _signals(reply: Reply, policy: Policy) -> dict[str, Any]:
     for signal in SIGNALS:
         if signal.name in reply.facts and signal.share and getattr(policy.share, signal.share):
             value = reply.facts[signal.name]
-            told[signal.name] = _rounded(value, policy) if signal.is_of_pictures else value
+            told[signal.name] = policy.rounded(value) if signal.is_of_pictures else value
     return told
-
-
-def _rounded(count: Any, policy: Policy) -> Any:
-    """The nearest multiple of the smallest count, for a number of pictures, a sum over them, or a list of either."""
-    if isinstance(count, list):
-        return [_rounded(each, policy) for each in count]
-    unit = policy.limits.smallest_count
-    return count if unit == 1 else unit * int(count / unit + 0.5)

@@ -40,7 +40,16 @@ LONGEST_NAME = 80  # characters of a run's name: what is added to it must still 
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 RUN = re.compile(rf"{NAME.pattern}\.[0-9a-f]{{8}}")  # a name, and what tells the run from others of that name
 LARGEST_NUMBER = 4096  # in a model's section: depths and widths far beyond any use
+MANY = 10**9  # pictures; with few or with so many, what an order asks does not depend on whose they are
 LARGEST_SETTING = 100_000  # in a method's section: steps, epochs and rates far beyond any use
+
+
+class TooMuchHere(UserError):
+    """Beyond a limit because of how many pictures this site has: elsewhere the same order would do.
+
+    Its sentence names the limit and no number of the site's, and the number that is compared is rounded as all that
+    leave are: else a hub could find the exact one by asking for a little more each time.
+    """
 
 
 @dataclass(frozen=True)
@@ -134,25 +143,25 @@ def refuse_needs(config: Config) -> None:
 
 def refuse_memory(parameters: int, facts: Facts, pictures: int, policy: Policy) -> None:
     """What the model and the pictures take at least, before anything is computed with them."""
-    needed = COPIES * BYTES * parameters + pictures * facts.channels * facts.size**2
-    most = policy.limits.most_gigabytes
-    if needed > most * 1e9:
-        raise UserError(
-            f"the order asks for {needed / 1e9:.4g} GB of memory at least, and this site's policy allows {most:g} "
-            "(limits.most_gigabytes)"
-        )
+    most, model = policy.limits.most_gigabytes, COPIES * BYTES * parameters
+    if model + policy.rounded(pictures) * facts.channels * facts.size**2 > most * 1e9:
+        sentence = f"the order asks for more memory than the {most:g} GB that this site's policy allows"
+        raise (UserError if model > most * 1e9 else TooMuchHere)(f"{sentence} (limits.most_gigabytes)")
 
 
 def refuse_work(method: Method, pictures: int, policy: Policy) -> None:
     """Whatever a method calls its settings, it says what they ask of a client with so many pictures."""
-    work, limits = method.client_work(pictures), policy.limits
-    asked = (("epochs", work.passes, limits.most_epochs), ("steps", work.steps, limits.most_steps))
-    for what, much, most in asked:
+    work, few, many = (method.client_work(count) for count in (policy.rounded(pictures), 1, MANY))
+    limits = policy.limits
+    asked = (
+        ("epochs", work.passes, limits.most_epochs, min(few.passes, many.passes)),
+        ("steps", work.steps, limits.most_steps, min(few.steps, many.steps)),
+    )
+    for what, much, most, anywhere in asked:
         if much > most:
-            raise UserError(
-                f"the order asks for {much:.4g} {what} in a round, and this site's policy allows {most} "
-                f"(limits.most_{what})"
-            )
+            log.warning("the order asks for %.4g %s in a round", much, what)
+            sentence = f"the order asks for more {what} in a round than the {most} that this site's policy allows"
+            raise (UserError if anywhere > most else TooMuchHere)(f"{sentence} (limits.most_{what})")
 
 
 def _facts(given: Any, policy: Policy) -> Facts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from semifl.configuration.config import from_section, read, refuse_unknown
 from semifl.errors import UserError
@@ -96,6 +96,13 @@ class Policy:
     def shares_statistics(self) -> bool:
         """They carry no noise, so noise on the weights keeps them as well."""
         return self.share.statistics and not self.privacy.noise
+
+    def rounded(self, count: Any) -> Any:
+        """The nearest multiple of the smallest count, of a number of pictures, a sum over them, or a list of either."""
+        if isinstance(count, list):
+            return [self.rounded(each) for each in count]
+        unit = self.limits.smallest_count
+        return count if unit == 1 else unit * int(count / unit + 0.5)
 
 
 def read_policy(path: Path) -> Policy:

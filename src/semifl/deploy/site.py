@@ -22,7 +22,7 @@ from semifl.data.dataset import UNKNOWN
 from semifl.data.partition import Holdings
 from semifl.deploy import leaving, wire
 from semifl.deploy.leash import in_time, on_a_leash
-from semifl.deploy.order import Accepted, accept, refuse_memory, refuse_work
+from semifl.deploy.order import Accepted, TooMuchHere, accept, refuse_memory, refuse_work
 from semifl.deploy.pictures import OTHER_PICTURES, SitePictures, compare_with_before, count_pictures, read_site
 from semifl.deploy.policy import Policy
 from semifl.deploy.privacy import Ledger, Spent, protect, would_drown
@@ -44,6 +44,7 @@ FEATURES = "features"  # the folder of frozen features below that of a run
 DECODED = "decoded.json"  # the file that says where decoded pictures are kept
 LARGEST_ORDER = 1 << 20  # bytes
 MODELS_IN_A_PACKET = 8  # FedMatch sends the most: two parts, and its helpers
+OWN_MATTER = "has a problem with its own pictures or files; its own log says which"
 TRAINER_DIED = "its trainer process died: killed, or out of memory"
 
 
@@ -62,6 +63,7 @@ class Site:
     _accepted: Accepted | None = None
     _place: Place | None = None
     _pictures: SitePictures | None = None
+    _unable: str = ""  # why the order at hand is too much for this site, where that must not be told
     _trainer: Workers | Here | None = field(default=None, repr=False)
 
     def answer(self, data: bytes) -> bytes:
@@ -93,21 +95,45 @@ class Site:
         if self._accepted is None or order != self._order:
             self.close()
             accepted = accept(order, self.name, self.policy)
-            # Before any picture is decoded: their number is known.
-            refuse_memory(accepted.parameters, accepted.facts, count_pictures(self.data), self.policy)
-            self._make_room(accepted)
-            decoding = in_time(self.policy.limits)
-            self._pictures = read_site(self.data, self.labels, accepted.facts, self.folder / DECODED, decoding)
-            if self._pictures.skipped:
-                log.warning("%d files below %s are no readable pictures", self._pictures.skipped, self.data)
-            refuse_work(accepted.method, len(self._pictures.images), self.policy)
-            self._place = self._make_place(accepted, self._pictures)
-            self._order, self._accepted = order, accepted
+            unable = ""
+            try:
+                self._prepare(accepted)
+            except TooMuchHere as error:
+                if not self.policy.privacy.noise:
+                    raise
+                # To refuse for how many pictures there are would tell of them: noise alone will go out.
+                log.warning("%s: as this site adds noise, it does not say so, and sends noise alone", error)
+                unable = str(error)
+            self._order, self._accepted, self._unable = order, accepted, unable
             if self.policy.privacy.noise and (bare := self._ledger.bare()):
                 log.warning("%d updates left this site without noise before: ε says nothing of what those told", bare)
-            if note := compare_with_before(self._pictures.images, self._run_folder(accepted)):
-                log.warning("%s: %s", OTHER_PICTURES, note)
         return self._accepted
+
+    def _prepare(self, accepted: Accepted) -> None:
+        """Read the pictures, if the policy has room for what the order wants with them."""
+        # Before any picture is decoded: their number is known.
+        with self._own_matters():
+            count = count_pictures(self.data)
+        refuse_memory(accepted.parameters, accepted.facts, count, self.policy)
+        self._make_room(accepted)
+        with self._own_matters():
+            decoding = in_time(self.policy.limits)
+            self._pictures = read_site(self.data, self.labels, accepted.facts, self.folder / DECODED, decoding)
+        if self._pictures.skipped:
+            log.warning("%d files below %s are no readable pictures", self._pictures.skipped, self.data)
+        refuse_work(accepted.method, len(self._pictures.images), self.policy)
+        self._place = self._make_place(accepted, self._pictures)
+        if note := compare_with_before(self._pictures.images, self._run_folder(accepted)):
+            log.warning("%s: %s", OTHER_PICTURES, note)
+
+    @contextmanager
+    def _own_matters(self) -> Iterator[None]:
+        """What is wrong with this site's pictures is for the site: such sentences have numbers and paths in them."""
+        try:
+            yield
+        except UserError as error:
+            log.warning("%s", error)
+            raise UserError(f"{self.name} {OWN_MATTER}") from error
 
     def _make_place(self, accepted: Accepted, pictures: SitePictures) -> Place:
         count = len(pictures.images)
@@ -135,8 +161,15 @@ class Site:
         folder = self._run_folder(accepted) / FEATURES
         kept = frozen_features(folder, place.facts, accepted.spec, accepted.method, accepted.seed, accepted.precision)
         tested = sum(len(labels) for _, labels in place.graded.values())
-        largest = self.policy.limits.largest_features
-        refuse_large_features(kept, place, len(place.images), tested, largest, "limits.largest_features of this site")
+        largest, (own, tested) = self.policy.limits.largest_features, self.policy.rounded([len(place.images), tested])
+        try:
+            refuse_large_features(kept, place, own, tested, largest, "limits.largest_features")
+        except UserError as error:
+            log.warning("%s", error)
+            raise TooMuchHere(
+                f"the order's frozen features take more than the {largest:g} GB of disk that this site's policy allows "
+                "(limits.largest_features): lower model.views"
+            ) from error
         return replace(place, facts=kept.facts_of_tickets(), features=kept)
 
     def _make_room(self, accepted: Accepted) -> None:
@@ -160,9 +193,8 @@ class Site:
         return self.folder / "runs" / accepted.run
 
     def _follow(self, packet: Packet, accepted: Accepted) -> bytes:
-        assert self._pictures is not None
         if packet.kind == "hello":
-            return leaving.hello(self.policy, len(self._pictures.images))
+            return leaving.hello(self.policy, len(self._pictures.images) if self._pictures else 0)
         if packet.kind == "goodbye":
             self.forget_features()
             return leaving.goodbye()
@@ -171,6 +203,7 @@ class Site:
                 raise UserError(
                     "this site's policy keeps its BatchNorm statistics (share.statistics, or privacy.noise)"
                 )
+            assert self._pictures is not None  # whoever is unable to take part adds noise, and shares none
             stats = self._run(client_statistics, packet.body, accepted.client)
             return self._failed(stats) or leaving.statistics(stats, self.policy, len(self._pictures.images))
         if packet.kind != "task":
@@ -185,6 +218,8 @@ class Site:
         _refuse_other_precision(sent)
         if not self._can_afford(sent, packet.facts.get("largest_update")):
             reply = Reply(accepted.client, None, "abstained", "", {})
+        elif self._unable:
+            reply = self._within_policy(Reply(accepted.client, None, "abstained", "", {}), sent)
         else:
             result = self._run(visit, message, Visit(accepted.client, accepted.method, t, own))
             if failure := self._failed(result):
@@ -267,7 +302,7 @@ class Site:
         """A sentence about this site's folder is for the site; the hub learns that something is wrong there."""
         private = [str(path) for path in (self.data, self.labels, self.folder) if path]
         if any(path in sentence for path in private):
-            return f"{self.name} has a problem with its own pictures or files; its own log says which"
+            return f"{self.name} {OWN_MATTER}"
         return sentence
 
 

@@ -44,7 +44,7 @@ class Assessment(NamedTuple):
         measured = {name: number(getattr(self.score, name)) for name in (*METRICS, "calibration_error")}
         if self.decision:
             measured |= {name: number(getattr(self.decision, name)) for name in ("sensitivity", "specificity")}
-        one_class = len(self.score.labels.unique()) < 2
+        one_class = len(set(self.score.labels.tolist())) < 2
         return measured | ({"auc": None} if one_class else {})  # which can be told from nothing
 
     def facts(self) -> dict[str, Any]:

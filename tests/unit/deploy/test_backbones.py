@@ -98,7 +98,9 @@ def test_a_site_that_misses_the_goodbye_is_named_and_one_that_refused_is_not_ask
 
 def test_a_site_has_the_last_word_about_its_disk(tmp_path, backbone):
     policy = Policy(limits=Limits(largest_features=1e-6))
-    with pytest.raises(UserError, match=r"GB of disk, and limits\.largest_features of this site allows 1e-06"):
+    with pytest.raises(
+        UserError, match=r"more than the 1e-06 GB of disk .* \(limits\.largest_features\): lower model\.views$"
+    ):
         played(tmp_path, "run", table(views=2), policy)
 
 

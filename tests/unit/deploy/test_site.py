@@ -11,15 +11,22 @@ import torch
 
 from by_hand import transport_to
 from federated_pictures import SITES, make_federation, paint, run_table
+from semifl.configuration.build import build_world
 from semifl.data.dataset import Facts
+from semifl.data.datasets import folder
 from semifl.data.datasets.folder import Folder
-from semifl.deploy.hub import Hub, run_federation
+from semifl.deploy import wire
+from semifl.deploy.hub import Hub, hub_config, run_federation
 from semifl.deploy.leash import in_time
+from semifl.deploy.order import refuse_memory, refuse_work, write_order
 from semifl.deploy.pictures import OTHER_PICTURES, compare_with_before, read_site
-from semifl.deploy.policy import Limits, Policy, Privacy
+from semifl.deploy.policy import Limits, Policy, Privacy, Share
 from semifl.deploy.privacy import Ledger
 from semifl.deploy.site import Site
 from semifl.errors import UserError
+from semifl.learning.weights import Snapshot
+from semifl.methods.fedrgd import FedRGD
+from semifl.methods.semifl import SemiFL
 from semifl.running.context import Silent
 
 
@@ -128,3 +135,89 @@ def test_a_run_named_like_a_file_of_the_site_harms_nothing(tmp_path, monkeypatch
     ledger = tmp_path / "memory" / SITES[0] / "privacy.json"
     assert ledger.is_file()
     assert Ledger(ledger)._releases() == {1.0: 3}
+
+
+def said(check, *arguments):
+    try:
+        check(*arguments)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("limits", [Limits(most_steps=95), Limits(most_epochs=50)])
+def test_neither_a_refusal_nor_its_sentence_tells_pictures_that_lie_in_one_step(limits):
+    """18 to 22 pictures leave as 20: five epochs of single pictures are 90 to 110 steps, 1,000 steps 45 to 56."""
+    for policy in (Policy(limits=limits), Policy(Share(counts=False), limits)):
+        for method in (SemiFL(client_batch=1, client_epochs=5), FedRGD(client_batch=1, iterations=1000)):
+            answers = {said(refuse_work, method, count, policy) for count in range(18, 23)}
+            assert len(answers) == 1
+            assert not any(str(count) in answer.replace("95", "") for answer in answers for count in range(18, 23))
+
+
+def test_a_refusal_for_memory_does_not_tell_pictures_that_lie_in_one_step():
+    """Of 10⁶ bytes each; the hub chooses the parameters, so that they and 18 pictures are just below the limit."""
+    facts, policy = Facts(("a", "b"), (0.5,), (0.2,), True, 1, 1000), Policy(limits=Limits(most_gigabytes=1.0))
+    for free in range(15, 26):
+        parameters = (1000 - free) * 10**6 // 16
+        assert len({said(refuse_memory, parameters, facts, count, policy) for count in range(18, 23)}) == 1
+    assert said(refuse_memory, 62_000_000, facts, 20, policy)
+    assert not said(refuse_memory, 61_000_000, facts, 20, policy)
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """Asks a new site with some pictures, under a policy, to follow an order: its answers to hello and to a task."""
+    monkeypatch.setenv("SEMIFL_DATA", str(tmp_path / "cache"))
+    pictures = make_federation(tmp_path / "pictures")
+    (tmp_path / "data").mkdir()
+
+    def ask(policy, count, method, change=lambda weights: weights):
+        data = tmp_path / "data" / str(count)
+        if not data.exists():
+            paint(data, (40, 40, 220), count, 1)
+        table = run_table(1, **method)
+        world = build_world(hub_config(table, Hub(pictures, tmp_path / "runs", SITES)))
+        network = world.place(None, "cpu").network
+        order = write_order(world, "run.00000000", SITES)
+        memory = tmp_path / f"memory-{len(list(tmp_path.iterdir()))}"
+        site = Site(SITES[0], data, None, policy, memory, trains_apart=False)
+        facts = {"order": order, "round": 1, "progress": 0.0, "precision": "fp32", "largest_update": 0.0}
+        stats = network.statistics([world.data.images[:6].float() / 255])
+        body = (Snapshot(change(network.weights()), stats), None)
+        packets = [wire.pack("hello", {"order": order}), wire.pack("task", facts, body)]
+        return [wire.unpack(site.answer(packet), {}) for packet in packets], Ledger(memory / "privacy.json")
+
+    return ask
+
+
+NOISY = Policy(limits=Limits(most_steps=30), privacy=Privacy(clip=0.05, noise=1.0))
+
+
+def test_with_noise_too_many_pictures_for_an_order_are_nobodys_business(asked, caplog):
+    """Two epochs of single pictures are 36 steps for 18 of them and 24 for 12: noise leaves in both cases."""
+    method = {"name": "semifl", "client_batch": 1, "client_epochs": 2}
+    seen = []
+    for count in (18, 12):
+        (hello, reply), ledger = asked(NOISY, count, method)
+        shapes = {name: (tensor.shape, tensor.dtype) for name, tensor in reply.body.items()}
+        seen.append((hello.kind, hello.facts, reply.kind, reply.facts, shapes, ledger._releases()))
+    assert seen[0] == seen[1]
+    assert seen[0][0::2][:2] == ("hello", "reply")
+    assert seen[0][5] == {1.0: 1}
+    assert sum("sends noise alone" in message for message in caplog.messages) == 1  # the owner is told
+    # What is too much for any site is told to the hub, with noise or not.
+    (hello, _), ledger = asked(NOISY, 12, {**method, "client_epochs": 101})
+    assert hello.kind == "refused"
+    assert "limits.most_epochs" in hello.facts["reason"]
+    assert ledger._releases() == {}
+
+
+def test_what_is_wrong_with_a_sites_own_pictures_is_told_without_their_number(asked, monkeypatch, caplog):
+    """The hub's 18 pictures of 192 bytes fit into the memory of this machine, and the site's 37 do not."""
+    monkeypatch.setattr(folder, "machine", SimpleNamespace(memory=lambda: 5000))
+    (hello, _), _ = asked(Policy(), 37, {})
+    assert (hello.kind, hello.facts["reason"]) == (
+        *("refused", "clinic-a has a problem with its own pictures or files; its own log says which"),
+    )
+    assert any("37 pictures" in message for message in caplog.messages)
