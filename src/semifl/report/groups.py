@@ -60,8 +60,11 @@ class Group:
 
     def result(self, key: str) -> float | None:
         """The mean of something in result.json over the runs that have it by now."""
-        values = [value for run in self.runs if (value := number(run.outcome.get(key))) is not None]
+        values = [value for value in self.by_run(key) if value is not None]
         return statistics.fmean(values) if values else None
+
+    def by_run(self, key: str) -> list[float | None]:
+        return [number(run.outcome.get(key)) for run in self.runs]
 
 
 def _point(index: int, values: list[float]) -> Point:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
@@ -119,24 +120,34 @@ def _section(run: Run, label: str) -> Section:
 
 def _tiles(group: Group) -> list[tuple[str, str]]:
     """The outcome in a few large numbers, means where there are several seeds."""
-    metric, kept = group.metric, of_the_kept(group.runs[0].outcome)
-    value, alone = group.result(f"{kept}{metric}"), group.result(f"labels_only_{metric}")
+    metric, kept = group.metric, next((of_the_kept(run.result) for run in group.runs if run.is_finished), "")
+    value, reached = group.result(f"{kept}{metric}"), group.by_run(f"{kept}{metric}")
     name, other = WORDS[metric], group.result(metric if kept else f"best_{metric}")
     so_far = group.series(metric)
     if value is None and so_far:
         name, value = f"{name} so far", so_far[-1].mean
         other = max(point.mean for point in so_far)
-    tiles = [(f"{name}, best on labels held out" if kept else name, _percent(value)), ("labels only", _percent(alone))]
-    plain = group.result(f"plain_labels_only_{metric}")
-    if alone is not None and plain is not None:
-        tiles.append(("this use of the labels brought", f"{alone - plain:+.1f} points"))
-    if value is not None and alone is not None:
-        tiles.append(("the clients brought", f"{value - alone:+.1f} points"))
+        reached = [run.series(metric).get(so_far[-1].round) for run in group.runs]
+    alone, plain = group.by_run(f"labels_only_{metric}"), group.by_run(f"plain_labels_only_{metric}")
+    tiles = [(f"{name}, best on labels held out" if kept else name, _percent(value))]
+    tiles.append(("labels only", _percent(group.result(f"labels_only_{metric}"))))
+    tiles += _brought("this use of the labels brought", alone, plain)
+    tiles += _brought("the clients brought", reached, alone)
     tiles.append(("final model" if kept else "best round", _percent(other)))
     tiles.append(("rounds", " / ".join(dict.fromkeys(_progress(run) for run in group.runs))))
     seconds = group.result("seconds")
     tiles.append(("time", _duration(seconds) if seconds is not None else "–"))
     return tiles
+
+
+def _brought(words: str, reached: Sequence[float | None], before: Sequence[float | None]) -> list[tuple[str, str]]:
+    """The mean difference of runs that have both numbers; means by themselves may be of other seeds."""
+    pairs = zip(reached, before, strict=True)
+    found = [more - less for more, less in pairs if more is not None and less is not None]
+    if not found:
+        return []
+    some = "" if len(found) == len(reached) else f", in {len(found)} of {len(reached)} runs"
+    return [(f"{words}{some}", f"{fmean(found):+.1f} points")]
 
 
 def _scores(group: Group) -> list[list[str]]:

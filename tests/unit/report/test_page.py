@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semifl.errors import UserError
 from semifl.report.groups import group_runs
-from semifl.report.page import page, write_report
+from semifl.report.page import _tiles, page, write_report
 from semifl.report.reading import read_run
 from semifl.report.svg import Line, line_chart, ticks
 from written_runs import round_line, write_run
@@ -43,6 +43,44 @@ class Outline(HTMLParser):
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "run", [round_line(index) for index in range(1, 7)])
+
+
+def tiles_of(*runs: Path) -> dict[str, str]:
+    (group,) = group_runs([read_run(run) for run in runs])
+    return dict(_tiles(group))
+
+
+def alone(run: Path, **numbers: float) -> Path:
+    """What a run that goes on knows of its labels-only models."""
+    (run / "labels_only.json").write_text(json.dumps(numbers))
+    return run
+
+
+def test_what_clients_brought_is_told_by_runs_that_have_both_numbers(tmp_path: Path) -> None:
+    lines = [round_line(1), round_line(2)]  # accuracies of 51 and 52
+    done = {"accuracy": 90.0, "labels_only_accuracy": 60.0, "plain_labels_only_accuracy": 55.0}
+    first = write_run(tmp_path / "0", lines, seed=0, **done)
+    second = alone(write_run(tmp_path / "1", lines, seed=1, done=False), labels_only_accuracy=80.0)
+    for runs in ((first, second), (second, first)):
+        tiles = tiles_of(*runs)
+        assert tiles["the clients brought, in 1 of 2 runs"] == "+30.0 points"  # 90 − 60, and not 90 − 70
+        assert tiles["this use of the labels brought, in 1 of 2 runs"] == "+5.0 points"  # 60 − 55, and not 70 − 55
+    third = write_run(tmp_path / "2", lines, seed=2, **done | {"labels_only_accuracy": 80.0})
+    assert tiles_of(first, third)["the clients brought"] == "+20.0 points"  # 30 and 10
+    # While nothing is finished: the last round that there is, of those runs that have it.
+    ahead = alone(write_run(tmp_path / "3", lines, seed=3, done=False), labels_only_accuracy=50.0)
+    behind = alone(write_run(tmp_path / "4", lines, seed=4, done=False), labels_only_accuracy=10.0)
+    (behind / "rounds.jsonl").write_text(json.dumps(lines[0]) + "\n")
+    assert tiles_of(ahead, behind)["the clients brought, in 1 of 2 runs"] == "+2.0 points"
+
+
+def test_the_kept_model_is_that_of_a_finished_run(tmp_path: Path) -> None:
+    lines = [round_line(1)]
+    going_on = write_run(tmp_path / "0", lines, seed=0, done=False)
+    kept = {"kept": "best", "best_accuracy": 90.0, "accuracy": 70.0, "labels_only_accuracy": 60.0}
+    tiles = tiles_of(going_on, write_run(tmp_path / "1", lines, seed=1, **kept))
+    assert tiles["accuracy, best on labels held out"] == "90.0 %"
+    assert tiles["the clients brought, in 1 of 2 runs"] == "+30.0 points"
 
 
 def test_words_that_are_no_text_are_written_all_the_same(run: Path) -> None:
