@@ -17,6 +17,8 @@ from semifl.learning.batchnorm import BatchNormStats, Moments
 
 LARGEST = 2**53  # above it a number of anything is a lie
 LONGEST_WORD = 200  # characters of anything that a site says in words
+FARTHEST = 10.0  # standard deviations of the hub's between its statistics and a site's: other scanners are a few off
+LEAST_VARIANCE = 1e-5  # what BatchNorm itself adds to one
 MOST_TERMS = 64  # named loss terms: many times what any objective has
 
 Count = Annotated[int, Field(ge=0, lt=LARGEST)]
@@ -93,6 +95,20 @@ def read_statistics(data: bytes, largest: int, layers: dict[str, int]) -> BatchN
     return stats
 
 
+def believable(stats: BatchNormStats, own: BatchNormStats, most: dict[str, int]) -> BatchNormStats:
+    """A site's statistics, if they are not far from the hub's `own`; of more values than it can have, for `most`.
+
+    Far is a mean FARTHEST standard deviations off, or a variance FARTHEST² times as large, both in units of the hub's
+    channel and of its whole layer: a channel that says little of a few labeled pictures may say more of others.
+    """
+    for name in stats.keys() & own.keys():
+        (_, mean, var), (_, theirs, variance) = own[name], stats[name]
+        farthest = FARTHEST**2 * (var + var.mean() + LEAST_VARIANCE)
+        if bool(((theirs - mean) ** 2 > farthest).any() or (variance > farthest).any()):
+            raise UserError(f"its statistics of layer {name!r} are not of pictures like the hub's")
+    return {name: each._replace(number=min(each.number, most.get(name, LARGEST))) for name, each in stats.items()}
+
+
 class Declined(UserError):
     """The site answers that it will not, or could not; the sentence is its own."""
 
@@ -136,5 +152,8 @@ def _is_moments(moments: Any, channels: int) -> bool:
     if not isinstance(moments, Moments) or type(moments.number) is not int or not 0 < moments.number < LARGEST:
         return False
     mean, var = moments.mean, moments.var
-    sound = all(isinstance(each, torch.Tensor) and each.shape == (channels,) for each in (mean, var))
+    sound = all(
+        isinstance(each, torch.Tensor) and each.shape == (channels,) and each.dtype == torch.float64
+        for each in (mean, var)
+    )
     return sound and bool(mean.isfinite().all() and var.isfinite().all() and (var >= 0).all())

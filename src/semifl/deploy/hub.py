@@ -54,6 +54,7 @@ class Sites:
     directory: RunDirectory
     layers: dict[str, int]  # BatchNorm's, and how many channels each has
     method: Method
+    values: dict[str, int] = field(default_factory=dict)  # that one picture brings to each of these layers
     refused: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -66,8 +67,9 @@ class Sites:
     def federation(self, tally: Tally) -> Federation:
         silent = self.tried.get(len(self.directory.rounds()) + 1, set())
         return RemoteFederation(
-            self.transport, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method, silent
-        )
+            self.transport, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method,
+            self.counts, self.values, silent,
+        )  # fmt: skip
 
     def greet(self) -> None:
         """Ask everyone whether they follow the order; one that does not is named and left out until the next job."""
@@ -168,8 +170,11 @@ def run_federation(
     order = write_order(world, _identity(directory.path), hub.sites)
     if finished := directory.summary():
         return finished
-    layers = {name: layer.num_features for name, layer in batchnorm.layers(world.model_factory()()).items()}
-    sites = Sites(transport, order, settings, directory, layers, world.config.method.thing)
+    module, facts = world.model_factory()(), world.data.facts
+    layers = {name: layer.num_features for name, layer in batchnorm.layers(module).items()}
+    batchnorm.stop_tracking(module)
+    values = batchnorm.values_per_picture(module, facts.channels, facts.size)
+    sites = Sites(transport, order, settings, directory, layers, world.config.method.thing, values)
     watch(sites)
     sites.greet()
     if len(sites.refused) > len(hub.sites) - settings.min_updates:

@@ -82,6 +82,8 @@ class RemoteFederation:
         tell: Callable[[Told], None],
         layers: Mapping[str, int],
         method: Method,
+        pictures: Mapping[str, int] | None = None,
+        values: Mapping[str, int] | None = None,
         silent: Collection[str] = (),
     ) -> None:
         self._transport = transport
@@ -94,6 +96,8 @@ class RemoteFederation:
         self._tell = tell
         self._layers = layers  # BatchNorm's, and how many channels each has
         self._method = method
+        self._pictures = pictures or {}  # as sites told; 0 where they do not
+        self._values = values or {}  # that one picture brings to each BatchNorm layer
         self._silent = silent  # sites that did not answer when this round was tried before
 
     def __len__(self) -> int:
@@ -132,7 +136,7 @@ class RemoteFederation:
             self._tally.received(reply)
             yield reply
 
-    def statistics(self, weights: Weights, of: Cohort) -> Iterator[BatchNormStats]:
+    def statistics(self, weights: Weights, of: Cohort, own: BatchNormStats | None = None) -> Iterator[BatchNormStats]:
         """Of the sites that answer; a site whose policy keeps them has refused the order already."""
         if not of:
             return
@@ -144,7 +148,7 @@ class RemoteFederation:
         for site in packets:  # in the order of the clients, for sums depend on it
             self._tally.bytes_down += wire.tensor_bytes(packet)
             try:
-                stats = self._read_statistics(heard[site], largest)
+                stats = answers.believable(self._read_statistics(heard[site], largest), own or {}, self._most(site))
             except UserError as error:
                 self._tell(Told(site, "without statistics", str(error), heard[site].seconds, None))
                 continue
@@ -204,6 +208,11 @@ class RemoteFederation:
             t.index,
             [site for site in asked if site not in answered],
         )
+
+    def _most(self, site: str) -> dict[str, int]:
+        """Of each layer the values that a site can have: by the pictures it told, or the most that anybody told."""
+        pictures = self._pictures.get(site) or max(self._pictures.values(), default=0)
+        return {name: pictures * values for name, values in self._values.items()} if pictures else {}
 
     def _read_statistics(self, answer: Answer, largest: int) -> BatchNormStats:
         if answer.data is None:

@@ -119,7 +119,7 @@ class LocalFederation:
         self._failures_allowed -= 1
         return Reply(client, None, "failed", failure.reason, {})
 
-    def statistics(self, weights: Weights, of: Cohort) -> Iterator[BatchNormStats]:
+    def statistics(self, weights: Weights, of: Cohort, own: BatchNormStats | None = None) -> Iterator[BatchNormStats]:
         if not of:
             return
         with self._tally.phase("statistics"):

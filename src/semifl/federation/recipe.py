@@ -93,7 +93,8 @@ class Recipe(Checked):
         asked: Cohort = ()
         if self.statistics != "server":
             asked = S_t if self.statistics == "cohort" else clients.everyone()
-        return pool(chain([server.statistics(W)], clients.statistics(W, asked)))
+        own = server.statistics(W)
+        return pool(chain([own], clients.statistics(W, asked, own)))
 
     def aggregate(self, replies: Iterable[Reply], start: Weights) -> Weights | None:
         """`start` after the change that the clients make together; None if nobody trained."""

@@ -158,8 +158,8 @@ class Federation(Protocol):
         """
         ...
 
-    def statistics(self, weights: Weights, of: Cohort) -> Iterator[BatchNormStats]:
-        """BatchNorm statistics of each client's pictures."""
+    def statistics(self, weights: Weights, of: Cohort, own: BatchNormStats | None = None) -> Iterator[BatchNormStats]:
+        """BatchNorm statistics of each client's pictures; `own` are the server's, for who cannot trust its clients."""
         ...
 
     def everyone(self) -> Cohort: ...

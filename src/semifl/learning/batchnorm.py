@@ -67,6 +67,13 @@ def collect(module: nn.Module, blocks: Iterable[Tensor]) -> BatchNormStats:
     return {name: _pool_layer(parts) for name, parts in seen.items() if parts}
 
 
+def values_per_picture(module: nn.Module, channels: int, size: int) -> dict[str, int]:
+    """How many values of each channel one picture brings to each layer that the forward pass uses."""
+    device = next(module.parameters()).device
+    of_two = collect(module, [torch.zeros(2, channels, size, size, device=device)])  # one may be too few for a variance
+    return {name: moments.number // 2 for name, moments in of_two.items()}
+
+
 def pool(parts: Iterable[BatchNormStats]) -> BatchNormStats:
     """The statistics of the union, from each part's count, mean and variance (appendix, sBN).
 

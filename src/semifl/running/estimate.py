@@ -186,7 +186,7 @@ class _Federation(LocalFederation):
             self.memory_bytes = tensor_bytes(update.memory)
         yield Reply(typical, update, "trained" if update else "abstained", "", site.signals)
 
-    def statistics(self, weights: Weights, of: Cohort) -> Iterator[BatchNormStats]:
+    def statistics(self, weights: Weights, of: Cohort, own: BatchNormStats | None = None) -> Iterator[BatchNormStats]:
         if of:
             began = time.perf_counter()
             with threads(1):

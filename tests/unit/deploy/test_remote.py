@@ -161,7 +161,7 @@ def test_a_cohort_of_sites_that_refuse_does_not_hold_up_the_others():
 def drawn(count, refused=(), silent=()):
     order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
     refused = dict.fromkeys(refused, "")
-    clients = RemoteFederation(None, order, Settings(), Tally(), refused, print, {}, SemiFL(), silent)
+    clients = RemoteFederation(None, order, Settings(), Tally(), refused, print, {}, SemiFL(), silent=silent)
     return [clients.sample(count, Seed(number).at("cohort")) for number in range(40)]
 
 
@@ -179,8 +179,12 @@ def test_others_take_the_places_of_sites_that_refused_or_were_silent():
     assert drawn(1, silent="abc") == plain
 
 
-def moments(number=4, channels=3, value=1.0):
-    return Moments(number, torch.full((channels,), value).double(), torch.ones(channels).double())
+def moments(number=4, channels=3, value=1.0, spread=1.0):
+    mean, var = (torch.full((channels,), each, dtype=torch.float64) for each in (value, spread))
+    return Moments(number, mean, var)
+
+
+OWN = {"norm": moments(value=0.0, spread=0.5)}  # a variance of 0.5 in the channel and in the layer: far is 10
 
 
 @pytest.mark.parametrize(
@@ -192,6 +196,14 @@ def moments(number=4, channels=3, value=1.0):
         (wire.pack("statistics", {}, {"norm": moments(value=math.nan)}), "not sound"),
         (wire.pack("statistics", {}, {"other": moments()}), "not of the model's layers"),
         (wire.pack("statistics", {}, {"norm": 3}), "not sound"),
+        *(
+            (wire.pack("statistics", {}, {"norm": Moments(4, *(torch.ones(3).to(kind),) * 2)}), "not sound")
+            for kind in (torch.float8_e4m3fn, torch.complex64, torch.bool, torch.uint16, torch.int64, torch.float32)
+        ),
+        (wire.pack("statistics", {}, {"norm": moments(value=11.1)}), "not of pictures like the hub's"),
+        (wire.pack("statistics", {}, {"norm": moments(value=-11.1)}), "not of pictures like the hub's"),
+        (wire.pack("statistics", {}, {"norm": moments(spread=101.0)}), "not of pictures like the hub's"),
+        (wire.pack("statistics", {}, {"norm": moments(value=1e300, spread=1e300)}), "not of pictures like the hub's"),
         (wire.pack("statistics", {}, [1]), "not of the model's layers"),
         (wire.pack("refused", {"reason": "kept"}), "kept"),
         (b"garbage", "damaged"),
@@ -202,9 +214,37 @@ def test_bad_statistics_are_left_out_and_named(data, reason):
     good = wire.pack("statistics", {}, {"norm": moments()})
     told = []
     clients = federation(Scripted(a=[good], b=[data], c=[good]), told)
-    assert len(list(clients.statistics(WEIGHTS, (0, 1, 2)))) == 2
+    assert len(list(clients.statistics(WEIGHTS, (0, 1, 2), OWN))) == 2
     assert [(each.site, each.outcome) for each in told] == [("b", "without statistics")]
     assert reason in told[0].reason
+
+
+def test_statistics_within_the_bound_are_taken_as_they_are():
+    far = {"norm": moments(value=9.9, spread=99.0)}
+    given = wire.pack("statistics", {}, far)
+    clients = federation(Scripted(a=[given], b=[given], c=[given]))
+    for each in clients.statistics(WEIGHTS, (0, 1, 2), OWN):
+        assert each["norm"].number == 4
+        assert torch.equal(each["norm"].mean, far["norm"].mean)
+        assert torch.equal(each["norm"].var, far["norm"].var)
+
+
+def test_a_channel_that_is_dead_at_the_hub_may_live_at_a_site():
+    own = {"norm": Moments(4, torch.zeros(3).double(), torch.tensor([0.0, 1.0, 2.0]).double())}
+    alive = wire.pack("statistics", {}, {"norm": moments(value=9.9, spread=99.0)})  # the layer's mean variance is 1
+    clients = federation(Scripted(a=[alive], b=[alive], c=[alive]))
+    assert len(list(clients.statistics(WEIGHTS, (0, 1, 2), own))) == 3
+
+
+def test_a_site_counts_for_no_more_pictures_than_it_told():
+    """One picture brings 16 values. a told 10 pictures and claims 2⁵² values; b has fewer than told; c tells none."""
+    claims = {"a": 2**52, "b": 100, "c": 2**52}
+    script = {site: [wire.pack("statistics", {}, {"norm": moments(number)})] for site, number in claims.items()}
+    order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
+    more = {"norm": 3}, SemiFL(), {"a": 10, "b": 20, "c": 0}, {"norm": 16}
+    clients = RemoteFederation(Scripted(**script), order, Settings(), Tally(), {}, lambda told: None, *more)
+    numbers = [each["norm"].number for each in clients.statistics(WEIGHTS, (0, 1, 2), OWN)]
+    assert numbers == [160, 100, 320]  # c for as many as the most that anybody told
 
 
 def test_a_site_with_too_few_pictures_has_no_statistics():

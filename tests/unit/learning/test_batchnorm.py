@@ -6,7 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from semifl.learning import batchnorm
-from semifl.learning.batchnorm import BatchNormStats, Moments, collect, layers, load, pool, stop_tracking
+from semifl.learning.batchnorm import (
+    BatchNormStats,
+    Moments,
+    collect,
+    layers,
+    load,
+    pool,
+    stop_tracking,
+    values_per_picture,
+)
 
 SITES = (7, 20, 3, 12)  # pictures at each site
 BLOCK = 5
@@ -251,3 +260,8 @@ def test_dropout_does_not_make_the_statistics_random() -> None:
 
 def test_layers_are_named_as_in_the_model() -> None:
     assert list(layers(deep_network())) == ["1", "4", "8"]
+
+
+def test_how_many_values_a_picture_brings_follows_from_its_size() -> None:
+    # 9 × 9 pixels are 7 × 7 after a convolution of 3, 3 × 3 after another with stride 2, and one number after the last.
+    assert values_per_picture(deep_network(), channels=2, size=9) == {"1": 49, "4": 9, "8": 1}
