@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from semifl import __version__, registry
 from semifl.configuration.build import BYTES, COPIES, World, build_model
@@ -23,8 +23,9 @@ from semifl.deploy import wire
 from semifl.deploy.policy import Policy
 from semifl.errors import UserError
 from semifl.federation.world import Method
-from semifl.learning.network import parameters_of
+from semifl.learning.network import parameters_of, shapes_of
 from semifl.learning.precision import Precision
+from semifl.learning.weights import Shapes, Weights, misfit
 from semifl.learning.whitening import PATCH, Rows
 from semifl.randomness import Seed
 from semifl.toml import Table, dotted
@@ -63,6 +64,7 @@ class Accepted:
     build: Callable[..., nn.Module]
     seed: Seed
     parameters: int  # of the model
+    shapes: Shapes  # of its weights as they travel
     precision: Precision
     spec: Any = None  # the model's settings
 
@@ -104,7 +106,9 @@ def accept(order: Any, name: str, policy: Policy) -> Accepted:
     # A site computes as the hub does, fast or not: "auto" of its own would be another run on every machine.
     precision: Precision = "fp32" if config.run.precision == "auto" else config.run.precision
     seed = Seed(config.run.seed)
-    return Accepted(run, sites.index(name), config.method.thing, facts, build, seed, parameters, precision, spec)
+    return Accepted(
+        run, sites.index(name), config.method.thing, facts, build, seed, parameters, shapes_of(build), precision, spec
+    )
 
 
 def _refuse_other_backbone(spec: Any, facts: Facts, name: str) -> None:
@@ -162,6 +166,26 @@ def refuse_work(method: Method, pictures: int, policy: Policy) -> None:
             log.warning("the order asks for %.4g %s in a round", much, what)
             sentence = f"the order asks for more {what} in a round than the {most} that this site's policy allows"
             raise (UserError if anywhere > most else TooMuchHere)(f"{sentence} (limits.most_{what})")
+
+
+def refuse_other_weights(body: Any, expected: Shapes) -> None:
+    """All weights in a message are of the order's model, in fp32.
+
+    With others a site that trains would fail, or answer in another type, where one that abstains would not.
+    """
+    for weights in _weights_in(body):
+        if reason := misfit(weights, expected):
+            raise UserError(f"the hub's message does not hold the order's model: {reason}")
+
+
+def _weights_in(nest: Any) -> Iterator[Weights]:
+    if isinstance(nest, dict) and any(isinstance(each, Tensor) for each in nest.values()):
+        if not all(isinstance(each, Tensor) for each in nest.values()):
+            raise UserError("the hub's message has weights that are none")
+        yield nest
+    elif isinstance(nest, (dict, tuple)):
+        for part in nest.values() if isinstance(nest, dict) else nest:
+            yield from _weights_in(part)
 
 
 def _facts(given: Any, policy: Policy) -> Facts:

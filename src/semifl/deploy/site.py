@@ -22,7 +22,7 @@ from semifl.data.dataset import UNKNOWN
 from semifl.data.partition import Holdings
 from semifl.deploy import leaving, wire
 from semifl.deploy.leash import in_time, on_a_leash
-from semifl.deploy.order import Accepted, TooMuchHere, accept, refuse_memory, refuse_work
+from semifl.deploy.order import Accepted, TooMuchHere, accept, refuse_memory, refuse_other_weights, refuse_work
 from semifl.deploy.pictures import OTHER_PICTURES, SitePictures, compare_with_before, count_pictures, read_site
 from semifl.deploy.policy import Policy
 from semifl.deploy.privacy import Ledger, Spent, protect, would_drown
@@ -198,6 +198,7 @@ class Site:
         if packet.kind == "goodbye":
             self.forget_features()
             return leaving.goodbye()
+        refuse_other_weights(packet.body, accepted.shapes)
         if packet.kind == "statistics":
             if not self.policy.shares_statistics:
                 raise UserError(
@@ -215,7 +216,6 @@ class Site:
         t = Round(index, progress, accepted.seed.under("round", index))
         message, own = packet.body
         sent = accepted.method.sent_weights(whole(message, own))
-        _refuse_other_precision(sent)
         if not self._can_afford(sent, packet.facts.get("largest_update")):
             reply = Reply(accepted.client, None, "abstained", "", {})
         elif self._unable:
@@ -311,13 +311,6 @@ def named_tuples(method: Method) -> dict[str, type]:
     known: Mapping[str, Any] = vars(sys.modules[type(method).__module__])
     found = {name: each for name, each in known.items() if isinstance(each, type) and issubclass(each, tuple)}
     return {**found, "Snapshot": Snapshot, "Moments": Moments}
-
-
-def _refuse_other_precision(sent: Weights) -> None:
-    """What is computed from float32 is float32, and noise alone has the form of what was sent: both must look alike."""
-    for name, tensor in sent.items():
-        if tensor.dtype != torch.float32:
-            raise UserError(f"the hub's packet has {name[:50]!r} as {tensor.dtype}, and models travel as float32")
 
 
 def _examples(reply: Reply) -> int:

@@ -13,13 +13,19 @@ from semifl.errors import UserError
 from semifl.learning import batchnorm
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.precision import Precision, casting
-from semifl.learning.weights import Snapshot, Weights
+from semifl.learning.weights import Shapes, Snapshot, Weights, shapes
 
 
 def parameters_of(build: Callable[[], nn.Module]) -> int:
     """How many numbers a model has, built without memory for them, so that one of absurd size costs nothing."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return sum(each.numel() for each in build().parameters())
+
+
+def shapes_of(build: Callable[[], nn.Module]) -> Shapes:
+    """What the weights of such a model look like as they travel, without memory for them."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return shapes({name: each for name, each in build().named_parameters() if each.requires_grad})
 
 
 class Stretch(NamedTuple):

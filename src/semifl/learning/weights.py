@@ -91,8 +91,8 @@ def shapes(weights: Weights) -> Shapes:
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in weights.items()}
 
 
-def fault(weights: Weights, expected: Shapes) -> str:
-    """Why these weights must not enter an average, or nothing."""
+def misfit(weights: Weights, expected: Shapes) -> str:
+    """Why these are no weights of that model, or nothing."""
     if weights.keys() != expected.keys():
         odd = sorted(weights.keys() ^ expected.keys())
         return f"its names differ from the model's at {odd[0]!r}"
@@ -100,6 +100,13 @@ def fault(weights: Weights, expected: Shapes) -> str:
         if (tuple(tensor.shape), tensor.dtype) != expected[name]:
             shape, dtype = expected[name]
             return f"{name!r} is {tuple(tensor.shape)} {tensor.dtype} and should be {shape} {dtype}"
+    return ""
+
+
+def fault(weights: Weights, expected: Shapes) -> str:
+    """Why these weights must not enter an average, or nothing."""
+    if reason := misfit(weights, expected):
+        return reason
     if not is_finite(weights):
         name = next(name for name, tensor in weights.items() if not bool(tensor.isfinite().all()))
         return f"{name!r} has values that are not finite"

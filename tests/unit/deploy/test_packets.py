@@ -201,21 +201,6 @@ def test_statistics_are_of_enough_pictures_and_of_a_round_number_of_them():
     assert told(smallest_count=50) == {}  # nearest to none at all
 
 
-def test_models_of_another_precision_are_refused(pictures, tmp_path):
-    """With noise a site that is sure of nothing would answer in the hub's precision, one that trained in its own."""
-    transport = transport_to(pictures, tmp_path, Policy(privacy=Privacy(clip=0.5, noise=1.0)), trains_apart=False)
-    run_federation(Hub(pictures, tmp_path / "runs", SITES), "run", run_table(rounds=1), transport, Silent())
-    site, task, _ = next(each for each in transport.packets if read_task(each[1]).kind == "task")
-    packet = read_task(task)
-    message, own = packet.body
-    halved = message._replace(weights={name: tensor.half() for name, tensor in message.weights.items()})
-    ledger = (tmp_path / "memory" / site / "privacy.json").read_text()
-    answer = read(transport.sites[site].answer(wire.pack("task", packet.facts, (halved, own))))
-    assert answer.kind == "refused"
-    assert "as torch.float16, and models travel as float32" in answer.facts["reason"]
-    assert (tmp_path / "memory" / site / "privacy.json").read_text() == ledger
-
-
 def read_task(data):
     return wire.unpack(data, {"Moments": Moments, "Snapshot": Snapshot})
 

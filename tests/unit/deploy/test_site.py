@@ -221,3 +221,26 @@ def test_what_is_wrong_with_a_sites_own_pictures_is_told_without_their_number(as
         *("refused", "clinic-a has a problem with its own pictures or files; its own log says which"),
     )
     assert any("37 pictures" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weights: {name: tensor.half() for name, tensor in weights.items()},
+        lambda weights: {name: tensor.double() for name, tensor in weights.items()},
+        lambda weights: {**weights, "more": torch.zeros(1)},
+        lambda weights: dict(list(weights.items())[1:]),
+        lambda weights: {name: tensor[None] for name, tensor in weights.items()},
+        lambda weights: {**weights, "more": 3},
+    ],
+)
+def test_weights_of_another_kind_are_refused_before_anybody_could_tell_who_trains(asked, change):
+    """A site that is sure of nothing would answer in the hub's type, one that trains in its own, or fail."""
+    policy = Policy(privacy=Privacy(clip=0.05, noise=1.0))
+    told = []
+    for threshold in (1.0, 0.0):
+        (_, reply), ledger = asked(policy, 12, {"name": "semifl", "threshold": threshold}, change)
+        assert ledger._releases() == {}
+        told.append((reply.kind, reply.facts["reason"]))
+    assert told[0] == told[1]
+    assert told[0][0] == "refused"
