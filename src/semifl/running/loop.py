@@ -71,6 +71,7 @@ def start(
     place = world.place(None, device)
     check_outputs(place)  # before anything is written: a mistake must leave no run behind
     check_training(place, world.config)
+    remember_own_run(world.config.table())  # first: a run that is killed from here on must go on by its directory
     directory.create(world.config.table(), environment())
     if world.config.warm_start.partial and (loaded := what_was_loaded(world)):
         (observer or Silent()).warn(loaded)
@@ -97,6 +98,7 @@ def start_or_resume(
     world = build_world(_with_precision(config, device, observer or Silent()))
     if changed := changes(directory, world.config):
         raise UserError(f"{out} holds another run, so this one needs a directory of its own: {changed[0]}")
+    remember_own_run(world.config.table())
     with directory.locked():
         finished = directory.summary()
         return finished or _go_on(world, directory, workers, device, observer, elsewhere)
@@ -184,7 +186,6 @@ def _run(
         settle_rounds(context, standing.done)
         restore_best(standing.bound, directory)
         write_world(context)
-        remember_own_run(world.config.table())
         observer.begin(world, standing.done + 1)
         if world.config.run.start == "labels":
             first = _first_learned(context, context.method, "start", standing.done)

@@ -125,6 +125,21 @@ def test_what_a_person_runs_is_known_afterwards_and_only_that(tmp_path: Path, no
         load_model(other)
 
 
+def test_a_run_that_was_killed_when_its_directory_began_can_be_gone_on_with(tmp_path: Path, monkeypatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(self: object, config: object) -> None:
+        write(self, config)
+        raise Killed
+
+    write = RunDirectory.write_config
+    monkeypatch.setattr(RunDirectory, "write_config", die)
+    with pytest.raises(Killed):
+        start(decode({**toy_table(), "rounds": 1, "labels_only": False}), tmp_path / "run")
+    resume(tmp_path / "run")
+
+
 def test_trust_is_said_once(tmp_path: Path, nobody_known: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     start(decode({**toy_table(), "rounds": 1, "labels_only": False}), tmp_path / "run")
     nobody_known.unlink()  # as if it came from a colleague
