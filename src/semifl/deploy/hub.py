@@ -65,7 +65,8 @@ class Sites:
         return [self.counts.get(site, 0) for site in self.order["sites"]]
 
     def federation(self, tally: Tally) -> Federation:
-        silent = self.tried.get(len(self.directory.rounds()) + 1, set())
+        # In most runs no round was ever tried twice, and nobody reads all records in every round.
+        silent = self.tried.get(len(self.directory.rounds()) + 1, set()) if self.tried else set()
         return RemoteFederation(
             self.transport, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method,
             self.counts, self.values, silent,
