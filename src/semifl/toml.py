@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 Table = dict[str, Any]
+
+BARE = re.compile("[A-Za-z0-9_-]+")  # a key that needs no quotes
 
 
 def dotted(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -21,13 +24,13 @@ def dotted(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def dumps(table: Table, prefix: str = "") -> str:
     leaves = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {scalar(value)}" for key, value in leaves.items()]
-    if prefix and leaves:
+    lines = [f"{_key(key)} = {scalar(value)}" for key, value in leaves.items()]
+    if prefix and (leaves or not table):  # an empty table is a value, too
         lines.insert(0, f"[{prefix}]")
     text = "\n".join(lines) + "\n" if lines else ""
     for key, value in table.items():
         if isinstance(value, dict):
-            inner = dumps(value, f"{prefix}.{key}" if prefix else key)
+            inner = dumps(value, f"{prefix}.{_key(key)}" if prefix else _key(key))
             text += f"\n{inner}" if text else inner
     return text
 
@@ -40,5 +43,9 @@ def scalar(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # the one character JSON leaves bare
     return "[" + ", ".join(scalar(part) for part in value) + "]"
+
+
+def _key(key: str) -> str:
+    return key if BARE.fullmatch(key) else scalar(key)
