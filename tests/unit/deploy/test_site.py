@@ -17,6 +17,7 @@ from semifl.data.datasets import folder
 from semifl.data.datasets.folder import Folder
 from semifl.deploy import wire
 from semifl.deploy.hub import Hub, hub_config, run_federation
+from semifl.deploy.keeping import Keeping
 from semifl.deploy.leash import in_time
 from semifl.deploy.order import refuse_memory, refuse_work, write_order
 from semifl.deploy.pictures import OTHER_PICTURES, compare_with_before, read_site
@@ -95,7 +96,7 @@ def test_reading_pictures_ends_when_the_time_of_a_request_is_over(tmp_path, monk
 
 
 def test_what_old_runs_left_makes_room_for_new_ones(tmp_path, caplog):
-    site = Site(SITES[0], tmp_path, None, Policy(limits=Limits(largest_memory=2500e-9)), tmp_path)
+    keeping = Keeping(tmp_path / "runs", Policy(limits=Limits(largest_memory=2500e-9)))
     for age, name in enumerate(("newest", "second", "now", "third", "oldest")):
         file = tmp_path / "runs" / name / "0" / "1.safetensors"
         file.parent.mkdir(parents=True)
@@ -103,7 +104,7 @@ def test_what_old_runs_left_makes_room_for_new_ones(tmp_path, caplog):
         for path in (file, file.parent):
             os.utime(path, (10_000 - age, 10_000 - age))
     with caplog.at_level(logging.WARNING):
-        site._make_room(SimpleNamespace(run="now"))
+        keeping.make_room("now")
     # Four others have 4,000 bytes, and 2,500 are allowed: two must go.
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["newest", "now", "second"]
     assert [message.split()[2].strip(",") for message in caplog.messages] == ["oldest", "third"]

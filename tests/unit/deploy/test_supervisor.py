@@ -4,8 +4,9 @@ import pytest
 
 pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
 
+from semifl.deploy.flare import session
 from semifl.deploy.flare import supervisor as module
-from semifl.deploy.flare.session import _is_open
+from semifl.deploy.flare.session import HubLine, _is_open
 from semifl.deploy.flare.supervisor import Supervisor
 from semifl.errors import RunStopped
 
@@ -81,10 +82,31 @@ def test_a_site_that_keeps_leaving_is_let_in_less_and_less_often():
             True,
         ),  # and begun since
         ({"status": "RUNNING", "submit_time": 50.0, "start_time": "1970-01-01T00:01:30+00:00"}, False),
-        ({"status": "DISPATCHED", "submit_time": 50.0, "start_time": ""}, False),
+        ({"status": "DISPATCHED", "submit_time": 150.0, "start_time": ""}, True),
         ({"status": "RUNNING", "submit_time": 150.0, "start_time": "1970-01-01T00:02:35+00:00"}, True),
         ({"status": "FINISHED:COMPLETED", "submit_time": 150.0}, False),
     ],
 )
 def test_a_restarted_hub_knows_which_of_its_jobs_it_runs(job, is_open):
-    assert _is_open(job, 100.0) == is_open
+    assert _is_open(job, 100.0, 0.0) == is_open
+
+
+def test_a_job_that_is_on_its_way_is_forgotten_only_when_it_stays_so(monkeypatch):
+    """Queued at 50, the hub was restarted at 100; a dispatched job tells no start, whoever began it."""
+    clock = [1000.0]
+    monkeypatch.setattr(session.time, "monotonic", lambda: clock[0])
+    line = HubLine.__new__(HubLine)
+    line._on_its_way = {}
+    job = {"job_id": "a", "status": "DISPATCHED", "submit_time": 50.0, "start_time": ""}
+
+    def is_open(job):
+        return _is_open(job, 100.0, line._waited(job))
+
+    assert is_open(job)
+    clock[0] += 59.0
+    assert is_open(job)
+    assert is_open({**job, "status": "RUNNING", "start_time": "1970-01-01T00:01:50+00:00"})
+    assert is_open({**job, "job_id": "b"})  # seen for the first time now
+    clock[0] += 2.0
+    assert not is_open(job)
+    assert is_open({**job, "job_id": "b"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from semifl.deploy.kit import Kit
 from semifl.errors import UserError
 
 PATIENCE = 10.0  # seconds to reach the hub before it counts as down
+DISPATCHING = 60.0  # seconds that a job may be on its way to the sites; FLARE does not say since when it is
 
 
 class HubDown(Exception):
@@ -47,6 +49,7 @@ class HubLine:
                 self.close()
                 raise
         self._kit = kit
+        self._on_its_way: dict[str, float] = {}  # jobs, and when they were first seen so
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -74,14 +77,21 @@ class HubLine:
         with _translated(self._kit):
             born = float(self._session.get_system_info().server_info.start_time)
             jobs = self._session.list_jobs(detailed=True, name_prefix=name)
-        return {str(job["job_id"]): str(job["name"]) for job in jobs if _is_open(job, born)}
+        return {str(job["job_id"]): str(job["name"]) for job in jobs if _is_open(job, born, self._waited(job))}
 
     def has_forgotten(self, job: str) -> bool:
         """Whether the hub was restarted since it began this job: it then believes for ever that the job runs."""
         with _translated(self._kit):
             born = float(self._session.get_system_info().server_info.start_time)
             meta = self._session.get_job_meta(job)
-        return not _is_open(meta, born) and not str(meta.get("status", "")).startswith("FINISHED")
+        return not _is_open(meta, born, self._waited(meta)) and not str(meta.get("status", "")).startswith("FINISHED")
+
+    def _waited(self, job: dict[str, Any]) -> float:
+        """For how many seconds this line has seen a job on its way to the sites."""
+        if job.get("status") != "DISPATCHED":
+            return 0.0
+        now = time.monotonic()
+        return now - self._on_its_way.setdefault(str(job["job_id"]), now)
 
     def connected(self) -> list[str]:
         """The sites that the hub hears from."""
@@ -111,10 +121,14 @@ class HubLine:
             raise
 
 
-def _is_open(job: dict[str, Any], born: float) -> bool:
-    """A job that was queued when the hub was restarted runs in its new life, so it is its start that counts."""
+def _is_open(job: dict[str, Any], born: float, dispatching: float) -> bool:
+    """A job that was queued when the hub was restarted runs in its new life, so it is its start that counts.
+
+    One that is on its way has no start yet: it is of the hub's former life if it stays so, for `dispatching` seconds.
+    """
     status = str(job.get("status", ""))
-    forgotten = status in ("RUNNING", "DISPATCHED") and _began(job, born) < born
+    of_former_life = _began(job, born) < born
+    forgotten = of_former_life and (status == "RUNNING" or (status == "DISPATCHED" and dispatching > DISPATCHING))
     return not status.startswith("FINISHED") and not forgotten
 
 
