@@ -62,13 +62,29 @@ def matmul_peak(threads: int, size: int = 2048) -> float:
 
 
 def flops(module: nn.Module, channels: int, size: int) -> tuple[float, float]:
-    """(inference, training) FLOPs of one picture, counted from the model."""
+    """FLOPs of one picture forward, and forward and backward, in training mode; counted from the model."""
     images = torch.randn(2, channels, size, size)
     with FlopCounterMode(display=False) as forward:
         module(images)
     with FlopCounterMode(display=False) as both:
         module(images).sum().backward()
     return forward.get_total_flops() / 2, both.get_total_flops() / 2
+
+
+class Costs(NamedTuple):
+    """FLOPs of one picture."""
+
+    training: float
+    labelling: float  # in evaluation mode, where a network may look at its mirror image, too
+    statistics: float  # one pass in training mode
+
+
+def costs_of(module: nn.Module, channels: int, size: int) -> Costs:
+    statistics, training = flops(module, channels, size)
+    module.eval()
+    with torch.inference_mode(), FlopCounterMode(display=False) as counted:
+        module(torch.randn(2, channels, size, size))
+    return Costs(training, counted.get_total_flops() / 2, statistics)
 
 
 def bare_share(build: Callable[[], nn.Module], size: int, thread_count: int, training_flops: float) -> float:

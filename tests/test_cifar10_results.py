@@ -29,8 +29,9 @@ def test_interval_of_two_seeds_has_both_parts(orderings: ModuleType) -> None:
         {0: 80.0, 1: 80.0}, {0: 70.0, 1: 70.0}, orderings.Spread(deviation=0.5, freedom=3)
     )
     assert (difference, seeds) == (10.0, 2)
-    # Pictures: as above over √2, 0.8430. Seeds: Student's 3.1824 with three degrees of freedom, times 0.5 · √(2 / 2)
-    assert half == pytest.approx((0.8430**2 + 1.5912**2) ** 0.5, abs=1e-4)
+    # Pictures: as above, for both seeds have the same. Seeds: Student's 3.1824 with three degrees of freedom, times
+    # 0.5 · √(2 / 2).
+    assert half == pytest.approx((1.1922**2 + 1.5912**2) ** 0.5, abs=1e-4)
 
 
 def test_deviation_of_seeds_is_pooled_over_the_cells_of_a_label_count(orderings: ModuleType) -> None:
@@ -44,13 +45,23 @@ def test_deviation_of_seeds_is_pooled_over_the_cells_of_a_label_count(orderings:
 
 
 @pytest.mark.parametrize(
-    ("difference", "theirs", "said"),
-    [(2.0, 5.0, "agrees"), (-2.0, -5.0, "agrees"), (2.0, -5.0, "**disagrees**"), (0.5, 5.0, "too small to tell")],
+    ("difference", "theirs", "sign", "size"),
+    [
+        (2.0, 5.0, "agrees", "smaller"),
+        (-2.0, -5.0, "agrees", "smaller"),
+        (-6.0, -5.5, "agrees", "as large"),
+        (-9.0, -5.0, "agrees", "larger"),
+        (2.0, -5.0, "**disagrees**", "smaller"),
+        (0.5, 5.0, "too small to tell", "smaller"),
+        (0.5, 1.2, "too small to tell", "as large"),
+        (-0.5, 5.0, "too small to tell", "smaller"),
+    ],
 )
-def test_verdict_is_about_the_sign_outside_the_interval(
-    orderings: ModuleType, difference: float, theirs: float, said: str
+def test_sign_and_size_are_said_apart_by_an_interval_of_one_point_to_each_side(
+    orderings: ModuleType, difference: float, theirs: float, sign: str, size: str
 ) -> None:
-    assert orderings.verdict(difference, 1.0, theirs) == said
+    assert orderings.sign(difference, 1.0, theirs) == sign
+    assert orderings.size(difference, 1.0, theirs) == size
 
 
 def test_pages_are_what_their_scripts_print(orderings: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

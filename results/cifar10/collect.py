@@ -1,7 +1,8 @@
 """What run directories say, as small files beside this one: `python results/cifar10/collect.py RUNS`.
 
 `runs.csv` has a line for each run, finished or not, `curves.csv` one for each of its rounds. Lines of runs that are not
-in RUNS stay: they are another machine's. The tables themselves are printed by
+in RUNS stay: they are another machine's. Hours are those of the rounds; what the labels learn before them is apart (and
+was not noted before 18 November 2026). The tables themselves are printed by
 `semifl table paper --scale small --out RUNS --metric accuracy`.
 """
 
@@ -24,6 +25,15 @@ def rounds_of(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]  # the last one may be cut off
 
 
+def start_hours(directory: Path) -> float | str:
+    """What came before the first round, if that was noted: the same of each sitting, for it is trained once."""
+    file = directory / "events.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    events = [json.loads(line) for line in lines if line.endswith("}")]
+    seconds = [each["seconds"] for each in events if each["event"] == "started from labels"]
+    return round(sum(seconds) / 3600, 2) if seconds else ""
+
+
 def about(directory: Path, rounds: list[dict[str, Any]]) -> dict[str, Any]:
     config = tomllib.loads((directory / "config.toml").read_text(encoding="utf-8"))
     environment = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
@@ -41,7 +51,9 @@ def about(directory: Path, rounds: list[dict[str, Any]]) -> dict[str, Any]:
         "finished": "yes" if result else "no",
         "accuracy": result.get("accuracy", tested[-1]),
         "best_test_accuracy": max(result.get("best_test_accuracy", 0.0), *tested),
+        "labels_only_accuracy": result.get("labels_only_accuracy", ""),
         "hours": round(sum(each["seconds"]["total"] for each in rounds) / 3600, 2),
+        "start_hours": start_hours(directory),
         "commit": commit_file.read_text(encoding="utf-8").strip()[:12] if commit_file.is_file() else "",
         "hardware": f"{environment['cores']} cores {environment['processor']} ({environment['cpu_capability']})",
         "torch": environment["torch"],
