@@ -102,7 +102,7 @@ def _small_central(small: Table, method: Table) -> Table:
         return _with(small | {"rounds": 20, "start": "labels"}, method, batch=32, lr=0.1, ema=ema, objective=objective)
     if method.get("labels") == "all":
         return _with(small | {"rounds": 16}, method, batch=50, lr=0.1)
-    # A federated server has 120 passes over 4,000 labels, with its start; more than 80 bring them nothing by themselves.
+    # A federated server has 120 passes over 4,000 labels, with its start; alone they gain nothing from more than 80.
     passes, batch = (120, 25) if small["data"]["labeled"] <= FEW else (80, 50)
     return _with(small | {"rounds": passes}, method, batch=batch, lr=0.1)
 
