@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from semifl.configuration.build import build_world
+from semifl.configuration.build import World, build_world
 from semifl.configuration.code import HUB_PICTURES
 from semifl.configuration.config import VIEWS, Config, decode, from_section, spec_of
 from semifl.deploy import wire
 from semifl.deploy.answers import read_hello
 from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
-from semifl.deploy.remote import NotEnoughSites, RemoteFederation, Told, Transport
+from semifl.deploy.remote import Known, Layer, NotEnoughSites, RemoteFederation, Told, Transport
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text
 from semifl.errors import UserError
@@ -52,9 +52,8 @@ class Sites:
     order: Table
     settings: Settings
     directory: RunDirectory
-    layers: dict[str, int]  # BatchNorm's, and how many channels each has
     method: Method
-    values: dict[str, int] = field(default_factory=dict)  # that one picture brings to each of these layers
+    layers: dict[str, Layer]
     refused: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -67,10 +66,10 @@ class Sites:
     def federation(self, tally: Tally) -> Federation:
         # In most runs no round was ever tried twice, and nobody reads all records in every round.
         silent = self.tried.get(len(self.directory.rounds()) + 1, set()) if self.tried else set()
+        known = Known(self.refused, silent, self.counts)
         return RemoteFederation(
-            self.transport, self.order, self.settings, tally, self.refused, self.tell, self.layers, self.method,
-            self.counts, self.values, silent,
-        )  # fmt: skip
+            self.transport, self.order, self.settings, self.method, self.layers, tally, self.tell, known
+        )
 
     def greet(self) -> None:
         """Ask everyone whether they follow the order; one that does not is named and left out until the next job."""
@@ -171,11 +170,7 @@ def run_federation(
     order = write_order(world, _identity(directory.path), hub.sites)
     if finished := directory.summary():
         return finished
-    module, facts = world.model_factory()(), world.data.facts
-    layers = {name: layer.num_features for name, layer in batchnorm.layers(module).items()}
-    batchnorm.stop_tracking(module)
-    values = batchnorm.values_per_picture(module, facts.channels, facts.size)
-    sites = Sites(transport, order, settings, directory, layers, world.config.method.thing, values)
+    sites = Sites(transport, order, settings, directory, world.config.method.thing, _layers(world))
     watch(sites)
     sites.greet()
     if len(sites.refused) > len(hub.sites) - settings.min_updates:
@@ -190,6 +185,14 @@ def run_federation(
     if getattr(spec_of(config.model), "views", 0):
         sites.part()
     return result
+
+
+def _layers(world: World) -> dict[str, Layer]:
+    module, facts = world.model_factory()(), world.data.facts
+    named = batchnorm.layers(module)
+    batchnorm.stop_tracking(module)
+    values = batchnorm.values_per_picture(module, facts.channels, facts.size)
+    return {name: Layer(layer.num_features, values.get(name, 0)) for name, layer in named.items()}
 
 
 def _refuse_another(directory: RunDirectory, config: Config) -> None:

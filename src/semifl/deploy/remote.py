@@ -51,6 +51,21 @@ class NotEnoughSites(RunStopped):
         self.silent = tuple(silent)
 
 
+class Layer(NamedTuple):
+    """Of the model's BatchNorm."""
+
+    channels: int
+    values: int = 0  # of each channel that one picture brings; 0 where the forward pass does not use the layer
+
+
+class Known(NamedTuple):
+    """What the hub knows of its sites before a round."""
+
+    refused: Mapping[str, str] = {}
+    silent: Collection[str] = ()  # when this round was tried before
+    pictures: Mapping[str, int] = {}  # as sites told; 0 where they do not
+
+
 class Heard(NamedTuple):
     """A site's reply, and what it says this has cost of its privacy."""
 
@@ -77,28 +92,22 @@ class RemoteFederation:
         transport: Transport,
         order: Table,
         settings: Settings,
-        tally: Tally,
-        refused: Mapping[str, str],
-        tell: Callable[[Told], None],
-        layers: Mapping[str, int],
         method: Method,
-        pictures: Mapping[str, int] | None = None,
-        values: Mapping[str, int] | None = None,
-        silent: Collection[str] = (),
+        layers: Mapping[str, Layer],
+        tally: Tally,
+        tell: Callable[[Told], None],
+        known: Known,
     ) -> None:
         self._transport = transport
         self._order = order
         self._sites: list[str] = order["sites"]
         self._classes = len(order["facts"]["class_names"])
         self._settings = settings
-        self._tally = tally
-        self._refused = refused
-        self._tell = tell
-        self._layers = layers  # BatchNorm's, and how many channels each has
         self._method = method
-        self._pictures = pictures or {}  # as sites told; 0 where they do not
-        self._values = values or {}  # that one picture brings to each BatchNorm layer
-        self._silent = silent  # sites that did not answer when this round was tried before
+        self._layers = layers
+        self._tally = tally
+        self._tell = tell
+        self._known = known
 
     def __len__(self) -> int:
         return len(self._sites)
@@ -116,7 +125,7 @@ class RemoteFederation:
     def _rank(self, client: ClientId) -> int:
         """Whoever was silent may be back; whoever has refused answers the same until the next job."""
         site = self._sites[client]
-        return 2 if site in self._refused else 1 if site in self._silent else 0
+        return 2 if site in self._known.refused else 1 if site in self._known.silent else 0
 
     def each(
         self, cohort: Cohort, message: Message, t: Round, own: Callable[[ClientId], Message] | None = None
@@ -141,8 +150,8 @@ class RemoteFederation:
         if not of:
             return
         packet = wire.pack("statistics", {"order": self._order}, weights, self._settings.precision)
-        packets = {self._sites[client]: packet for client in of if self._sites[client] not in self._refused}
-        largest = wire.room_for(8 * channels for channels in self._layers.values() for _ in ("mean", "var"))
+        packets = {self._sites[client]: packet for client in of if self._sites[client] not in self._known.refused}
+        largest = wire.room_for(8 * layer.channels for layer in self._layers.values() for _ in ("mean", "var"))
         with self._tally.phase("statistics"):
             heard = {each.site: each for each in self._transport.exchange(packets, self._settings.deadline, largest)}
         for site in packets:  # in the order of the clients, for sums depend on it
@@ -179,10 +188,10 @@ class RemoteFederation:
         """Each site's reply as it comes; while too few have answered, those who have not are asked again."""
         answered, waiting = set[str](), dict(packets)
         for client, site in enumerate(self._sites):
-            if site in self._refused and site in waiting:
+            if site in waiting and (reason := self._known.refused.get(site)) is not None:
                 del waiting[site]
-                self._tell(Told(site, "failed", self._refused[site], 0.0, t.index))
-                yield Reply(client, None, "failed", self._refused[site], {})
+                self._tell(Told(site, "failed", reason, 0.0, t.index))
+                yield Reply(client, None, "failed", reason, {})
         enough = min(self._settings.min_updates, len(waiting))
         asked = tuple(waiting)
         for attempt in range(1, self._settings.attempts + 1):
@@ -211,13 +220,16 @@ class RemoteFederation:
 
     def _most(self, site: str) -> dict[str, int]:
         """Of each layer the values that a site can have: by the pictures it told, or the most that anybody told."""
-        pictures = self._pictures.get(site) or max(self._pictures.values(), default=0)
-        return {name: pictures * values for name, values in self._values.items()} if pictures else {}
+        told = self._known.pictures
+        pictures = told.get(site) or max(told.values(), default=0)
+        return {name: pictures * layer.values for name, layer in self._layers.items() if pictures and layer.values}
 
     def _read_statistics(self, answer: Answer, largest: int) -> BatchNormStats:
         if answer.data is None:
             raise UserError(answer.reason)
-        return answers.read_statistics(answer.data, largest, dict(self._layers))
+        return answers.read_statistics(
+            answer.data, largest, {name: layer.channels for name, layer in self._layers.items()}
+        )
 
     def _in_order(self, cohort: Cohort, arriving: Iterable[Reply]) -> Iterator[Reply]:
         """Replies in the order of the cohort: sums of floating-point numbers depend on it."""

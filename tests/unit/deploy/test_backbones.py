@@ -88,7 +88,7 @@ def test_a_site_that_misses_the_goodbye_is_named_and_one_that_refused_is_not_ask
             return iter([Answer(site, None, "it is not connected", 0.0) for site in packets])
 
     (tmp_path / "run").mkdir()
-    sites = Sites(Deaf(), {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path / "run"), {}, None)
+    sites = Sites(Deaf(), {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path / "run"), None, {})
     sites.refused[SITES[0]] = "no"
     sites.part()
     assert asked == list(SITES[1:])

@@ -30,7 +30,7 @@ def transport(hub, tmp_path):
 
 
 def sites(tmp_path):
-    return Sites(None, {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path), {}, SemiFL())
+    return Sites(None, {"sites": list(SITES)}, Settings(), RunDirectory(tmp_path), SemiFL(), {})
 
 
 def test_a_site_that_takes_much_longer_than_the_others_is_called_slow(tmp_path):

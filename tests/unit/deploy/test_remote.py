@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from semifl.deploy import wire
-from semifl.deploy.remote import Answer, NotEnoughSites, RemoteFederation
+from semifl.deploy.remote import Answer, Known, Layer, NotEnoughSites, RemoteFederation
 from semifl.deploy.settings import Settings
 from semifl.errors import UserError
 from semifl.federation.tally import Tally
@@ -43,7 +43,8 @@ class Scripted:
 def federation(transport, told=None, refused=(), **settings):
     order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
     tell = told.append if told is not None else (lambda each: None)
-    return RemoteFederation(transport, order, Settings(**settings), Tally(), dict(refused), tell, {"norm": 3}, SemiFL())
+    norm = {"norm": Layer(channels=3)}
+    return RemoteFederation(transport, order, Settings(**settings), SemiFL(), norm, Tally(), tell, Known(dict(refused)))
 
 
 def replies(transport, **settings):
@@ -160,8 +161,8 @@ def test_a_cohort_of_sites_that_refuse_does_not_hold_up_the_others():
 
 def drawn(count, refused=(), silent=()):
     order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
-    refused = dict.fromkeys(refused, "")
-    clients = RemoteFederation(None, order, Settings(), Tally(), refused, print, {}, SemiFL(), silent=silent)
+    known = Known(dict.fromkeys(refused, ""), silent)
+    clients = RemoteFederation(None, order, Settings(), SemiFL(), {}, Tally(), print, known)
     return [clients.sample(count, Seed(number).at("cohort")) for number in range(40)]
 
 
@@ -241,8 +242,8 @@ def test_a_site_counts_for_no_more_pictures_than_it_told():
     claims = {"a": 2**52, "b": 100, "c": 2**52}
     script = {site: [wire.pack("statistics", {}, {"norm": moments(number)})] for site, number in claims.items()}
     order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
-    more = {"norm": 3}, SemiFL(), {"a": 10, "b": 20, "c": 0}, {"norm": 16}
-    clients = RemoteFederation(Scripted(**script), order, Settings(), Tally(), {}, lambda told: None, *more)
+    norm, known = {"norm": Layer(channels=3, values=16)}, Known(pictures={"a": 10, "b": 20, "c": 0})
+    clients = RemoteFederation(Scripted(**script), order, Settings(), SemiFL(), norm, Tally(), lambda told: None, known)
     numbers = [each["norm"].number for each in clients.statistics(WEIGHTS, (0, 1, 2), OWN)]
     assert numbers == [160, 100, 320]  # c for as many as the most that anybody told
 
