@@ -132,7 +132,7 @@ def test_numbers_of_numpy_and_torch_become_pythons_own() -> None:
     assert thing == Typed(count=3, rate=0.5, switch=True, widths=(4, 5), shares=(1.0,))
     kinds = [type(each) for each in (thing.count, thing.rate, thing.switch, *thing.widths, *thing.shares)]
     assert kinds == [int, float, bool, int, int, float]
-    with pytest.raises(ValueError, match="^count must be a whole number"):
+    with pytest.raises(ValueError, match="count must be a whole number"):
         Typed(count=np.float64(2))
 
 
