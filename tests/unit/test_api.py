@@ -1,5 +1,7 @@
 """The Python interface: what goes in, what comes out, and that a run is the run of the command line."""
 
+import dataclasses
+import html
 import json
 import re
 import sys
@@ -386,6 +388,19 @@ def test_a_notebook_shows_the_result_as_a_picture(result: Result) -> None:
     assert result._repr_png_().startswith(b"\x89PNG")
     assert "data:image/png;base64," in result._repr_html_()
     assert (result.directory / "report.html").is_file()
+
+
+def test_a_result_outlives_its_directory(result: Result, tmp_path: Path) -> None:
+    gone = dataclasses.replace(result, directory=tmp_path / "gone")
+    for to in ("onnx", "torchscript", "safetensors"):
+        with pytest.raises(UserError, match=r"gone is gone: pass out=, the file to write$"):
+            gone.export(to)
+    with pytest.raises(UserError, match=r"^there is no model file .*gone/model\.safetensors$"):
+        gone.export("safetensors", out=tmp_path / "model.safetensors")
+    assert gone._repr_png_() is None
+    assert gone._repr_html_() == f"<p>{html.escape(repr(gone))}</p>"
+    assert not list(tmp_path.iterdir())
+    assert gone.export("torchscript", out=tmp_path / "model.pt").exists()
 
 
 def test_a_finished_run_can_be_loaded_again(result: Result) -> None:
