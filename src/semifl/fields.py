@@ -1,4 +1,4 @@
-"""What a field of a dataclass declares beside its type: the range it must lie in, and what it is chosen from.
+"""What a field of a dataclass declares: its type, the range it must lie in, and what it is chosen from.
 
 One way for methods, objectives, models, data sets and every other section of a configuration.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, get_args, get_type_hints
 
 from semifl import registry
+from semifl.plain import fits, mismatch, plain, too_large
 
 
 @dataclass(frozen=True)
@@ -80,18 +81,34 @@ class Choice:
 
 
 class Checked:
-    """A dataclass whose values are checked against the ranges and choices of its fields when it is made."""
+    """A dataclass whose values are checked when it is made: by the types, ranges and choices of its fields.
+
+    A configuration checks types itself; a Python program, which may write anything, meets them here.
+    """
 
     def __post_init__(self) -> None:
-        for name, allowed in ranges(type(self)).items():
+        cls: type = type(self)
+        for name, wanted in _types(cls).items():
+            self._check_type(name, wanted)
+        for name, allowed in ranges(cls).items():
             value = getattr(self, name)
             complaint = "" if value is None else allowed.complaint(value)
             if complaint:
                 raise ValueError(f"{name} {complaint}")
-        for name, choice in choices(type(self)).items():
+        for name, choice in choices(cls).items():
             value = getattr(self, name)
             if value is not None and not choice.holds(value):
                 raise ValueError(f"{name} must be one of {', '.join(choice.names())} as an object, not {value!r}")
+
+    def _check_type(self, name: str, wanted: Any) -> None:
+        given = getattr(self, name)
+        if not fits(wanted, given):
+            value = plain(given)
+            if not fits(wanted, value):
+                raise ValueError(f"{name} {mismatch(wanted, given)}")
+            object.__setattr__(self, name, value)
+        if too_large(getattr(self, name)):
+            raise ValueError(f"{name} is too large a number")
 
 
 def ranges(cls: type) -> dict[str, Range]:
@@ -114,3 +131,9 @@ def _marks(hint: Any, kind: type[Any]) -> list[Any]:
     """What the hint says of itself, or one of its alternatives ("a share, or None") of itself."""
     own = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, kind)]
     return own or [mark for part in get_args(hint) for mark in _marks(part, kind)]
+
+
+@cache
+def _types(cls: type) -> dict[str, Any]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {each.name: hints[each.name] for each in fields(cls) if each.init}

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+BYTE_ORDER_MARK = "\ufeff"  # some editors begin a text with it, and nobody sees it
 DEEPEST = 100  # levels; whatever walks down a nest of ours may then call itself
 # Keys joined by dots, before they are parsed: of a hundred thousand the parser would make a table each, for minutes.
 _LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST}}}""")
@@ -34,7 +35,7 @@ def from_toml(text: str) -> dict[str, Any]:
     if _LONG_KEY.search(text):
         raise TooDeep
     try:
-        return shallow(tomllib.loads(text))
+        return shallow(tomllib.loads(text.removeprefix(BYTE_ORDER_MARK)))
     except RecursionError:
         raise TooDeep from None
 

@@ -1,6 +1,9 @@
 """The Python interface: what goes in, what comes out, and that a run is the run of the command line."""
 
+import dataclasses
+import html
 import json
+import re
 import sys
 import tomllib
 import types
@@ -14,11 +17,14 @@ from PIL import Image
 from torch import nn
 
 import semifl
-from semifl import FederatedData, Result, RunStopped, SemiFL, UserError, load, toml, train
+from semifl import FederatedData, Health, Result, RunStopped, SemiFL, UserError, load, toml, train
 from semifl.api.watching import in_notebook
 from semifl.cli import invoke
 from semifl.configuration.config import decode
 from semifl.models.cnn import Cnn
+from semifl.models.fast_cnn import FastCnn
+from semifl.models.resnet import ResNet
+from semifl.models.wide_resnet import WideResNet
 from semifl.running.loop import start
 from toys import COLOURS, TwoKinds, toy_model, toy_table
 
@@ -120,11 +126,23 @@ def test_hidden_labels_are_for_the_oracle(tmp_path: Path) -> None:
         ({"client_labels": [[0], None, None]}, r"client_labels\[0\] must be one label for each of the 9"),
         ({"test": 0.01}, "test = 0.01 leaves class 'red', which has 4 labels"),
         ({"test": 1.5}, "test = 1.5 is no share"),
+        ({"labeled": (paint(2, 7)[0], np.array(["red", "green"]))}, "^the labels of labeled must .* ndarray of <U5$"),
+        ({"labeled": (paint(2, 7)[0], ["red", "green"])}, "^the labels of labeled must .* not list of <U5$"),
+        ({"clients": [None, paint(3, 0)[0]]}, r"^clients\[0\] must be a tensor or an array of numbers, not NoneType$"),
+        ({"clients": 3}, "^clients must be a list with an entry for each, not int$"),
+        ({"validation": "0.2"}, "^validation must be a number, not '0.2'$"),
     ],
 )
 def test_mistakes_in_data_are_one_sentence(options: dict, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         toy_data(**options)
+
+
+def test_what_can_be_counted_only_once_is_the_same_data() -> None:
+    clients = [paint(9, 0)[0], paint(12, 1)[0]]
+    listed = toy_data(clients=clients, client_names=["a", "b"])
+    once = toy_data(clients=iter(clients), client_names=iter("ab"), class_names=iter(["red", "green", "blue"]))
+    assert once.source.thing.fingerprint == listed.source.thing.fingerprint
 
 
 # The loop of the command line
@@ -372,6 +390,19 @@ def test_a_notebook_shows_the_result_as_a_picture(result: Result) -> None:
     assert (result.directory / "report.html").is_file()
 
 
+def test_a_result_outlives_its_directory(result: Result, tmp_path: Path) -> None:
+    gone = dataclasses.replace(result, directory=tmp_path / "gone")
+    for to in ("onnx", "torchscript", "safetensors"):
+        with pytest.raises(UserError, match=r"gone is gone: pass out=, the file to write$"):
+            gone.export(to)
+    with pytest.raises(UserError, match=r"^there is no model file .*gone/model\.safetensors$"):
+        gone.export("safetensors", out=tmp_path / "model.safetensors")
+    assert gone._repr_png_() is None
+    assert gone._repr_html_() == f"<p>{html.escape(repr(gone))}</p>"
+    assert not list(tmp_path.iterdir())
+    assert gone.export("torchscript", out=tmp_path / "model.pt").exists()
+
+
 def test_a_finished_run_can_be_loaded_again(result: Result) -> None:
     images, _ = paint(5, 1)
     again = load(result.directory, model=network())
@@ -455,6 +486,56 @@ def test_methods_by_name_and_numbers_of_numpy(tmp_path: Path) -> None:
     assert "threshold = 0.5\n" in (tmp_path / "b/config.toml").read_text()
     with pytest.raises(UserError, match=r"method must be a method such as SemiFL\(threshold=0.9\)"):
         train(SemiFL, model="cnn", on=toy_data(), **QUICK)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        ({"rounds": "3"}, "rounds must be a whole number, not '3'"),
+        ({"rounds": 2.0}, "rounds must be a whole number, not 2.0"),
+        ({"rounds": True}, "rounds must be a whole number, not True"),
+        ({"rounds": 0}, "rounds must be at least 1, not 0"),
+        ({"start": "x"}, "start must be one of model, labels, not 'x'"),
+        ({"precision": "fp16"}, "precision must be one of fp32, bf16, auto, not 'fp16'; did you mean 'bf16'?"),
+        ({"metric": "acuracy"}, "metric must be one of accuracy, balanced_accuracy, auc, f1, not 'acuracy'; "),
+        ({"threads": 100_000}, "threads must lie between 1 and 1024, not 100000"),
+        ({"minutes": "1"}, "minutes must be a number, not '1'"),
+        ({"workers": 0}, "workers must be at least 1, not 0"),
+        ({"workers": "2"}, "workers must be a whole number, not '2'"),
+        ({"device": 0}, "device must be a string, not 0"),
+        ({"progress": "no"}, "progress must be True or False, not 'no'"),
+        ({"health": "x"}, "health must be a semifl.Health, not str"),
+        ({"on_round": 3}, "on_round must be a function of a round's record, not int"),
+        ({"out": 3}, "out must be the path of a folder, not int"),
+    ],
+)
+def test_a_bad_argument_is_one_sentence_before_anything_is_written(
+    bad: dict, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
+        train(METHOD, model="cnn", on=toy_data(), **{**QUICK, **bad})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: SemiFL(optimizer="adam"), "optimizer must be one of sgd, adamw, not 'adam'; did you mean 'adamw'?"),
+        (lambda: SemiFL(statistics="cohorts"), "statistics must be one of server, cohort, all, not 'cohorts'; "),
+        (lambda: SemiFL(cohort_rounding="up"), "cohort_rounding must be one of floor, ceil, not 'up'"),
+        (lambda: SemiFL(client_epochs="3"), "client_epochs must be a whole number, not '3'"),
+        (lambda: SemiFL(client_epochs=2.5), "client_epochs must be a whole number, not 2.5"),
+        (lambda: Cnn(norm="grupp"), "norm must be one of batch, group, not 'grupp'; did you mean 'group'?"),
+        (lambda: WideResNet(depth="10"), "depth must be a whole number, not '10'"),
+        (lambda: ResNet(depth=10), "depth must be one of 9, 18, not 10"),
+        (lambda: FastCnn(widths=(4, 4)), "widths must be (a whole number, a whole number, a whole number), not (4, 4)"),
+        (lambda: Health(collapse="stopp"), "collapse must be one of warn, skip, fallback, stop, not 'stopp'; "),
+    ],
+)
+def test_a_bad_value_of_a_field_is_a_value_error(make, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        make()
 
 
 def test_with_labels_held_out_every_number_is_of_the_model_that_is_given(tmp_path: Path) -> None:

@@ -75,3 +75,9 @@ def test_deep_json_is_refused(depth: int) -> None:
 
 def test_sound_json_is_read() -> None:
     assert from_json('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+
+
+def test_a_byte_order_mark_is_no_part_of_toml() -> None:
+    assert from_toml("\ufeffrounds = 3\n") == {"rounds": 3}
+    with pytest.raises(ValueError, match="Invalid"):
+        from_toml("rounds = 3\n\ufeffseed = 1\n")  # anywhere else it is a mistake

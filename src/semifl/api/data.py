@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
@@ -53,12 +53,12 @@ class FederatedData:
     def __init__(
         self,
         labeled: tuple[Pictures, Labels],
-        clients: Sequence[Pictures],
+        clients: Iterable[Pictures],
         test: tuple[Pictures, Labels] | float,
-        class_names: Sequence[str] | None = None,
+        class_names: Iterable[str] | None = None,
         *,
-        client_labels: Sequence[Labels | None] | None = None,
-        client_names: Sequence[str] | None = None,
+        client_labels: Iterable[Labels | None] | None = None,
+        client_names: Iterable[str] | None = None,
         size: int | None = None,
         flip: bool = True,
         validation: float = 0.0,
@@ -67,10 +67,23 @@ class FederatedData:
     ) -> None:
         if hasattr(clients, "shape"):  # one tensor or array
             raise UserError("clients must be a list with the pictures of each client, not one array of pictures")
-        _check_lengths(len(clients), client_labels, client_names)
-        held = _gather(labeled, clients, test, class_names, client_labels, client_names, _checked(size), flip)
+        parts = _listed(clients, "clients")
+        classes, hidden, names = (
+            None if given is None else _listed(given, what)
+            for what, given in (
+                ("class_names", class_names),
+                ("client_labels", client_labels),
+                ("client_names", client_names),
+            )
+        )
+        _check_lengths(len(parts), hidden, names)
+        try:
+            split = Split(validation=validation)
+        except ValueError as error:  # it names the argument itself
+            raise UserError(str(error)) from error
+        held = _gather(labeled, parts, test, classes, hidden, names, _checked(size), flip)
         source = InMemory(fingerprint(held), held)
-        self._set(Chosen(f"{HANDED_OVER}arrays", source), Split(validation=validation), weak, strong)
+        self._set(Chosen(f"{HANDED_OVER}arrays", source), split, weak, strong)
 
     @classmethod
     def from_folder(
@@ -127,6 +140,13 @@ class FederatedData:
 
 def _name(view: View | None) -> str | None:
     return view if view is None or isinstance(view, str) else name_of(view)
+
+
+def _listed(given: Any, what: str) -> list[Any]:
+    """A generator can be asked only once, and not how long it is."""
+    if not isinstance(given, Iterable):
+        raise UserError(f"{what} must be a list with an entry for each, not {type(given).__name__}")
+    return list(given)
 
 
 def _check_lengths(clients: int, labels: Sequence[Any] | None, names: Sequence[str] | None) -> None:

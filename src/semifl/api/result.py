@@ -165,6 +165,8 @@ class Result:
         source = self.directory / "model.safetensors"
         if to not in ENDINGS:
             raise UserError(f"to = {to!r} is not one of {', '.join(ENDINGS)}")
+        if out is None and not self.directory.is_dir():
+            raise UserError(f"{self.directory} is gone: pass out=, the file to write")
         path = Path(out) if out is not None else source.with_name(f"model{ENDINGS[to]}")
         if path.exists() and path.samefile(source):
             return path
@@ -185,10 +187,16 @@ class Result:
         reached = said(metric, self._of_model(metric))
         return f"{WORDS[metric]} {reached}{brought}, {counted(len(self.rounds), 'round')}"
 
-    def _repr_png_(self) -> bytes:
-        return draw_curves(self.directory).read_bytes()
+    def _repr_png_(self) -> bytes | None:
+        try:
+            return draw_curves(self.directory).read_bytes()
+        except (UserError, OSError):  # the directory is gone, or may no longer be written to
+            return None
 
     def _repr_html_(self) -> str:
-        picture = base64.b64encode(self._repr_png_()).decode()
+        png = self._repr_png_()
+        if png is None:
+            return f"<p>{html.escape(repr(self))}</p>"
+        picture = base64.b64encode(png).decode()
         words = html.escape(f"{self._text()}; all of it lies in {self.directory}")
         return f'<p>{words}</p><img src="data:image/png;base64,{picture}" alt="curves of the run">'

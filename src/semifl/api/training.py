@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +25,10 @@ from semifl.configuration.health import Health
 from semifl.data.dataset import Facts
 from semifl.errors import RunStopped, UserError
 from semifl.federation.world import Method
+from semifl.fields import Checked, Count
 from semifl.learning.devices import find_device
 from semifl.learning.precision import Wanted
+from semifl.plain import plain
 from semifl.records.directory import RunDirectory
 from semifl.records.metrics import Metric
 from semifl.report.curves import draw_curves
@@ -91,11 +95,12 @@ def train(
     max_failures  clients whose code may raise before the run stops
     health        what to do about signs that a run goes astray
     """
-    if not isinstance(on, FederatedData):
-        raise UserError(f"on must be a FederatedData, not {type(on).__name__}")
+    _check_things(on, health, on_round, out)
     chosen_model, model_keys = choose(model)
-    config = Config(
-        run=Run(
+    try:
+        how = _How(workers, device, resume, progress)
+        stop = Stop(minutes=minutes, patience=patience)
+        run = Run(
             seed=seed,
             rounds=rounds,
             threads=threads,
@@ -109,8 +114,12 @@ def train(
             labels_only=labels_only,
             guard=guard,
             max_failures=max_failures,
-        ),
-        stop=Stop(minutes=minutes, patience=patience),
+        )
+    except ValueError as error:  # it names the argument itself
+        raise UserError(str(error)) from error
+    config = Config(
+        run=run,
+        stop=stop,
         health=health or Health(),
         split=on.split,
         data=on.source,
@@ -121,10 +130,10 @@ def train(
         model_keys=model_keys,
     )
     directory = Path(out) if out is not None else _free_directory(config)
-    if not resume and (directory / "config.toml").exists():
+    if not how.resume and (directory / "config.toml").exists():
         raise UserError(f"{directory} already holds a run: pass resume=True to go on with it, or choose another out")
-    _run(config, directory, workers, device, progress, on_round)
-    return load(directory, model, device)
+    _run(config, directory, how, on_round)
+    return load(directory, model, how.device)
 
 
 def load(directory: str | Path, model: Model | None = None, device: str = "auto") -> Result:
@@ -143,7 +152,30 @@ def _build(chosen: Chosen[Any], keys: Table, facts: Facts) -> nn.Module:
     return build_model(chosen.thing, keys, facts, 0, WarmStart())
 
 
-def _run(config: Config, directory: Path, workers: int, device: str, progress: bool, on_round: OnRound | None) -> None:
+@dataclass(frozen=True)
+class _How(Checked):
+    """What a program asks for and no configuration holds, because the result does not depend on it."""
+
+    workers: Count
+    device: str
+    resume: bool
+    progress: bool
+
+
+def _check_things(on: Any, health: Any, on_round: Any, out: Any) -> None:
+    """Before anything is written: what is no plain value has the type that it should."""
+    if not isinstance(on, FederatedData):
+        raise UserError(f"on must be a FederatedData, not {type(on).__name__}")
+    if health is not None and not isinstance(health, Health):
+        raise UserError(f"health must be a semifl.Health, not {type(health).__name__}")
+    if on_round is not None and not callable(on_round):
+        raise UserError(f"on_round must be a function of a round's record, not {type(on_round).__name__}")
+    if out is not None and not isinstance(out, (str, PathLike)):
+        raise UserError(f"out must be the path of a folder, not {type(out).__name__}")
+
+
+def _run(config: Config, directory: Path, how: _How, on_round: OnRound | None) -> None:
+    workers, device = how.workers, find_device(how.device)
     reason = why_not((config.model.thing, config.views, config.method.thing)) if workers > 1 else ""
     if reason:
         warnings.warn(
@@ -152,9 +184,9 @@ def _run(config: Config, directory: Path, workers: int, device: str, progress: b
             stacklevel=3,
         )
         workers = 1
-    with watching(progress, on_round) as observer:
+    with watching(how.progress, on_round) as observer:
         try:
-            start_or_resume(config, directory, workers, find_device(device), observer)
+            start_or_resume(config, directory, workers, device, observer)
         except RunStopped as error:
             again = f"call train with the same things and out={str(directory)!r} to go on"
             raise RunStopped(f"{error}; every finished round is kept: {again}") from error
@@ -170,13 +202,8 @@ def _choose_method(method: Method | str) -> Chosen[Method]:
         return decode({"method": {"name": method}}).method
     if not dataclasses.is_dataclass(method) or isinstance(method, type) or not hasattr(method, "round"):
         raise UserError(f"method must be a method such as SemiFL(threshold=0.9), or the name of one, not {method!r}")
-    values = {each.name: _plain(getattr(method, each.name)) for each in dataclasses.fields(method)}
+    values = {each.name: plain(getattr(method, each.name)) for each in dataclasses.fields(method)}
     return Chosen(registry.name_of(METHODS, method), type(method)(**values))
-
-
-def _plain(value: Any) -> Any:
-    """A number of NumPy or torch as Python's own, which alone can be written into config.toml."""
-    return value.item() if hasattr(value, "item") and not isinstance(value, type) else value
 
 
 def _free_directory(config: Config) -> Path:

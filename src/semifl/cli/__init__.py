@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 import typer
@@ -45,9 +46,21 @@ OTHER_WORDS = {
     "new": "init", "create": "init", "help": "--help",
 }  # fmt: skip
 
+
+class Verbs(typer.core.TyperGroup):
+    """Typer itself would make a Ctrl-C an exit code without a word."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise click.Abort from error
+
+
 typer.core.HAS_RICH = False  # our help is plain text; for rich, typer would write "\\[required]"
 app = typer.Typer(
     name="semifl",
+    cls=Verbs,
     help="Train a classifier from a few labels at the server and many unlabeled clients.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -24,11 +24,12 @@ from semifl.data.dataset import OwnView, Source
 from semifl.data.partition import PARTITIONS, Partition
 from semifl.errors import UserError
 from semifl.federation.world import Method
-from semifl.fields import Checked, Choice, Count, NotNegative, ShareBelowOne, Whole, choices
+from semifl.fields import Checked, Choice, Count, NotNegative, Range, ShareBelowOne, Whole, choices
 from semifl.learning.precision import Wanted
 from semifl.parsing import DEEPEST, TooDeep, from_toml, shallow
+from semifl.plain import too_large
 from semifl.records.directory import RunDirectory
-from semifl.records.metrics import METRICS, Metric
+from semifl.records.metrics import Metric
 from semifl.registry import did_you_mean
 from semifl.regular import read_text
 from semifl.toml import Table
@@ -52,6 +53,7 @@ MOVED = {  # keys of the first edition
     "method.mix_pool": "nothing: partners are drawn from all pictures",
 }
 VIEWS = ("weak_view", "strong_view")
+Threads = Annotated[int, Range(1, 1024)]  # a system that cannot have more ends the program without a word
 DEFAULT_MODEL = "wide_resnet"
 DEFAULT_METHOD = "semifl"
 
@@ -112,7 +114,9 @@ class Run(Checked):
 
     seed: Whole = 0  # of everything random: who is labeled, the first weights, cohorts, views
     rounds: Count = 800  # of communication
-    threads: Count = 2  # of the server's own training; part of the result's bits, so never derived from --workers
+    threads: Threads = (
+        2  # of the server's own training, up to 1024; part of the result's bits, so never derived from --workers
+    )
     precision: Wanted = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
     stack: Count = 1  # clients that one process trains side by side, for a GPU; part of the result's last bits
     compile: bool = False  # networks by torch.compile, which needs a compiler; part of the result's last bits
@@ -126,8 +130,6 @@ class Run(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.metric not in METRICS:
-            raise ValueError(f"metric must be one of {', '.join(METRICS)}, not {self.metric!r}")
         if self.compile and self.stack > 1:
             raise ValueError("compile has no effect on clients that are stacked: leave out compile, or set stack = 1")
 
@@ -423,7 +425,7 @@ def _nested(choice: Choice, value: Any, dotted: str, start: Any) -> Any:
 
 
 def _check(wanted: Any, value: Any, dotted: str) -> Any:
-    if isinstance(value, int) and abs(value) >= 2**63:
+    if too_large(value):
         raise UserError(f"{dotted} is not right: the number is too large")
     plain = tuple(value) if isinstance(value, list) else value
     try:

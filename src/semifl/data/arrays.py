@@ -63,12 +63,12 @@ def as_pictures(given: Any, what: str) -> list[Tensor]:
         if not given:
             raise UserError(f"{what} holds no pictures")
         return [_picture(picture, f"{what}[{number}]") for number, picture in enumerate(given)]
-    return [_pictures(_array(given), what)]
+    return [_pictures(_array(given, what), what)]
 
 
 def as_labels(given: Any, count: int, what: str) -> Tensor:
     """int64 [count]."""
-    labels = _array(given)
+    labels = _array(given, what)
     if labels.dim() == 2 and labels.shape[1] == 1:  # a column, as spreadsheets and many archives have them
         labels = labels[:, 0]
     if labels.dim() != 1 or len(labels) != count:
@@ -91,18 +91,22 @@ def channels_of(parts: Iterable[Sequence[Tensor]]) -> int:
     return max(picture.shape[1] for part in parts for picture in part)
 
 
-def _array(given: Any) -> Tensor:
+def _array(given: Any, what: str) -> Tensor:
     if isinstance(given, Tensor):
         return given.detach().cpu()
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError as error:  # rows that are not of one length
+        raise UserError(f"{what} must be a tensor or an array of numbers, but its parts differ in length") from error
     if array.dtype.kind not in "buif":
-        raise UserError(f"pictures and labels must be tensors or arrays of numbers, not {type(given).__name__}")
+        kind = f" of {array.dtype}" if array.ndim else ""
+        raise UserError(f"{what} must be a tensor or an array of numbers, not {type(given).__name__}{kind}")
     return torch.from_numpy(np.array(array.astype(array.dtype.newbyteorder("="), copy=False), order="C"))
 
 
 def _picture(given: Any, what: str) -> Tensor:
     pixels = _seen(given, what) if isinstance(given, Image.Image) else given
-    return _pictures(_array(pixels)[None], what)
+    return _pictures(_array(pixels, what)[None], what)
 
 
 def _seen(picture: Image.Image, what: str) -> np.ndarray[Any, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from semifl.errors import UserError
+from semifl.parsing import from_toml
 from semifl.registry import did_you_mean
 from semifl.toml import scalar
 
@@ -113,12 +113,12 @@ def make(
 def read(path: Path) -> Project:
     """The project in a file; whatever is wrong with it is told in one sentence."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = from_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"there is no {path}: make one with 'semifl deploy init {path}'") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # bad syntax, another encoding, endless nesting
         raise UserError(f"{path} is not valid TOML: {error}") from error
     try:
         return _from_table(table)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from semifl.fields import Checked
 from semifl.learning.layers import conv, initialise, narrowed, norm_layer
 from semifl.learning.whitening import PATCH, Rows
 
@@ -16,12 +17,13 @@ LOGITS = 1 / 9  # times the head's output: the largest features of a whole pictu
 
 
 @dataclass(frozen=True)
-class FastCnn:
+class FastCnn(Checked):
     widths: tuple[int, int, int] = (64, 256, 256)  # channels of the three groups, two convolutions each
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
     mirrored: bool = False  # infer from a picture and from its mirror image, at twice the cost
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if min(self.widths) < 1:
             raise ValueError(f"widths must be at least 1, not {list(self.widths)}")
 

@@ -8,13 +8,14 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from semifl.fields import Checked
 from semifl.learning.layers import conv, initialise, narrowed, norm_layer
 
 BLOCKS_PER_STAGE = {9: 1, 18: 2}
 
 
 @dataclass(frozen=True)
-class ResNet:
+class ResNet(Checked):
     depth: Literal[9, 18] = 18  # layers
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
 

@@ -21,9 +21,9 @@ class WideResNet(Checked):
     norm: Literal["batch", "group"] = "batch"  # BatchNorm or GroupNorm
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.depth < 10 or (self.depth - 4) % 6:
             raise ValueError(f"depth must be 10, 16, 22, 28, … (6n + 4), not {self.depth}")
-        super().__post_init__()
 
     def build(self, channels: int, size: int, classes: int, share: float = 1.0) -> nn.Module:
         blocks = (self.depth - 4) // 6

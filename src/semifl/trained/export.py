@@ -49,6 +49,8 @@ class Ready(nn.Module):
 def export(model: TrainedModel, source: Path, target: Target, path: Path) -> float:
     """Write the model and give the largest difference of a probability that was found in checking it."""
     if target == "safetensors":
+        if not source.is_file():
+            raise UserError(f"there is no model file {source}")
         replace_file(path, partial(_copy, source))
         return 0.0
     ready = Ready(model.network.module, model.facts).cpu().eval()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import semifl
 from semifl import toml
 from semifl.cli import invoke
 from toys import COLOURS, toy_table
@@ -279,6 +280,30 @@ def test_ctrl_c_says_how_to_go_on(capsys: Output, tmp_path: Path, monkeypatch) -
     assert f"semifl resume {out}" in capsys.readouterr().err
     monkeypatch.undo()
     assert invoke(["resume", str(out), "--workers", "1"]) == 0
+
+
+def test_ctrl_c_before_there_is_a_run_is_one_word(capsys: Output, tmp_path: Path, monkeypatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("semifl.cli.options.load", stop)
+    assert invoke(["run", "digits", "--out", str(tmp_path / "out")]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_while_verbs_are_imported_is_one_word(tmp_path: Path) -> None:
+    """A module that all verbs import, here one that is itself interrupted."""
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join([str(tmp_path), str(Path(semifl.__file__).parent.parent)])
+    done = subprocess.run(
+        [sys.executable, "-m", "semifl", "--help"],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
 def test_runs_get_a_free_directory_of_their_own(tmp_path: Path, monkeypatch, capsys: Output) -> None:

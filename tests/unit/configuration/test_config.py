@@ -165,6 +165,11 @@ def test_a_setting_of_the_wrong_form_is_one_sentence(setting: str) -> None:
         override({"seed": 0}, [setting])
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "notepad.toml").write_bytes(b"\xef\xbb\xbfrounds = 3\r\n")
+    assert read(tmp_path / "notepad.toml") == {"rounds": 3}
+
+
 def test_unreadable_files_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("rounds = = 3")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")

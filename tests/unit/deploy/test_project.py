@@ -51,6 +51,10 @@ def test_a_whole_file(tmp_path: Path) -> None:
     ]
 
 
+def test_an_editor_may_begin_the_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    assert read(tmp_path, "\ufeff" + WHOLE) == read(tmp_path, WHOLE)
+
+
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     for bind in (None, "127.0.0.1"):
         made = project.make("lungs", "fl.example.org", ["b", "a"], ["alice@example.org"], port=9000, days=90, bind=bind)
