@@ -51,11 +51,12 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
         result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
     assert context.tally.score is not None
     context.directory.write_facts("confusion.json", _in_detail(context.tally.score))
-    context.directory.write_summary(result)
     write_model_card(context, result)
     # Real sites' pictures stay out of a page that may be passed on; those of a data set divided here may be shown.
     write_gallery(context, model, t.index, of_clients=not context.world.data.sites)
     remove_folder(context.directory.checkpoints / FEATURES)  # they serve no other run
+    # Last: it marks a finished run, and whatever a kill leaves undone before it is done again by a resume.
+    context.directory.write_summary(result)
     return result
 
 
