@@ -52,7 +52,7 @@ def result(directory: Path) -> dict[str, Any]:
 
 def made_at_the_end(directory: Path) -> set[str]:
     paths = [directory / "model.md", directory / "confusion.json", *(directory / "gallery").glob("*")]
-    return {path.name for path in paths if path.is_file()}
+    return {path.name for path in paths if path.is_file() and not path.name.startswith(".")}  # hidden: left by a kill
 
 
 def assert_same(directory: Path, reference: Path) -> None:

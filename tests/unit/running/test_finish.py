@@ -29,9 +29,10 @@ def test_a_run_interrupted_while_it_finishes_is_completed(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(finish, step, interrupted)
-        start(decode(toy_table()), tmp_path / "run")
+        with pytest.raises(KeyboardInterrupt):
+            start(decode(toy_table()), tmp_path / "run")
     assert not (tmp_path / "run/result.json").exists()  # the mark of a finished run
     resume(tmp_path / "run")
     assert files(tmp_path / "run") == files(whole) > {"result.json", "model.md", "gallery/gallery.json"}
