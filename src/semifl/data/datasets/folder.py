@@ -140,7 +140,7 @@ class Folder(Checked):
                 decoded = self._decode_files(paths, bits, progress)
                 keep(kept, fingerprint, decoded)
         if decoded.skipped and self.unreadable == "stop":
-            raise UserError(_unreadable([paths[position] for position in decoded.skipped]))
+            raise UserError(self._unreadable([paths[position] for position in decoded.skipped], decoded.bits))
         return decoded
 
     def kept_at(self, root: Path) -> Path:
@@ -155,6 +155,19 @@ class Folder(Checked):
         except UnreadableError:
             return False
         return True
+
+    def _unreadable(self, paths: list[Path], bits: int) -> str:
+        """One sentence that names the first few, each with its reason."""
+        reasons = []
+        for path in paths[:NAMED]:
+            try:
+                decode(path, self.size, CHANNELS[self.channels], bits)  # as before: not every way to fail is that of all
+                reasons.append(f"{path} could not be read")  # but can be now
+            except UnreadableError as error:
+                reasons.append(str(error))
+        more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+        them = "it" if len(paths) == 1 else "them"
+        return f'{", ".join(reasons)}{more}: replace {them}, or set data.unreadable = "skip" to leave {them} out.'
 
     def _refuse_too_much(self, pictures: int) -> None:
         needed, there = 3 * pictures * self.size**2, machine.memory()  # bytes; grey ones are told apart later
@@ -326,20 +339,6 @@ def _what_to_put_where(root: Path, parts: tuple[str, ...]) -> str:
     }
     *first, last = (what[part] for part in parts)
     return f"{root} holds no pictures yet: put {', '.join(first)} and {last}, one folder for each."
-
-
-def _unreadable(paths: list[Path]) -> str:
-    """One sentence that names the first few, each with its reason."""
-    reasons = []
-    for path in paths[:NAMED]:
-        try:
-            decode(path, 1)
-            reasons.append(f"{path} could not be read")  # but can be now
-        except UnreadableError as error:
-            reasons.append(str(error))
-    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-    them = "it" if len(paths) == 1 else "them"
-    return f'{", ".join(reasons)}{more}: replace {them}, or set data.unreadable = "skip" to leave {them} out.'
 
 
 def _fingerprint(root: Path, entries: Iterable[Entry]) -> str:
