@@ -130,7 +130,7 @@ def _listed(file: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
     """The labeled pictures of a CSV file; their names are relative to its folder."""
     from semifl.data.listing import part_of, read_rows, spelled_as_there
 
-    everything = read_rows(file)
+    everything = read_rows(file, file.parent)
     rows = [row for row in everything if row.label]
     if tests := [row for row in rows if part_of(row) == "test"]:  # the others may have been learned from
         rows = tests

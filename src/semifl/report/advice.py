@@ -198,8 +198,8 @@ def _by_threshold(run: Run) -> Iterator[str]:
     mean = (found + spared) / 2
     if at != EVEN and mean - likelier >= UNEVEN:
         yield (
-            f"By the likelier class the model finds {likelier:.1f} % of a class on average, at its decision threshold of "
-            f"{said_probability(at)} {mean:.1f} %: let it answer by that with 'semifl predict RUN --threshold chosen'."
+            f"By the likelier class the model finds {likelier:.1f} % of a class on average, and {mean:.1f} % at its "
+            f"decision threshold of {said_probability(at)}: let it answer by that with 'semifl predict RUN --threshold chosen'."
         )
 
 

@@ -72,7 +72,7 @@ def test_where_a_threshold_was_chosen_the_likelier_class_is_not_the_classifier(t
     """An earlier version counted by the likelier class, which finds nobody ill. (100 + 90) / 2 = 95."""
     run = of_two_kinds(tmp_path, {"counts": [[45, 0], [15, 0]]})
     text = "\n".join(advise(read_run(run)))
-    assert "at its decision threshold of 0.00250 95.0 %" in text
+    assert "95.0 % at its decision threshold of 0.00250:" in text
     assert "semifl predict RUN --threshold chosen" in text
     assert "of ill the final model finds" not in text
     assert "not learned evenly" not in text
@@ -83,9 +83,7 @@ def test_a_class_that_the_chosen_threshold_misses_is_named(tmp_path: Path) -> No
     """Of the recalls 1 and 0.2 the mean is 0.6."""
     run = of_two_kinds(tmp_path, {"counts": [[45, 0], [12, 3]], "threshold": 0.0025})
     text = "\n".join(advise(read_run(run)))
-    assert (
-        "finds 20 %, of a class on average 60 % (at its decision threshold of 0.00250)" in text
-    )
+    assert "finds 20 %, of a class on average 60 % (at its decision threshold of 0.00250)" in text
     assert "(columns), ill from a probability of 0.00250 on." in page([run])
 
 
