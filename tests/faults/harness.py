@@ -50,6 +50,11 @@ def result(directory: Path) -> dict[str, Any]:
     return {key: value for key, value in content.items() if not key.startswith("seconds")}
 
 
+def made_at_the_end(directory: Path) -> set[str]:
+    paths = [directory / "model.md", directory / "confusion.json", *(directory / "gallery").glob("*")]
+    return {path.name for path in paths if path.is_file() and not path.name.startswith(".")}  # hidden: left by a kill
+
+
 def assert_same(directory: Path, reference: Path) -> None:
     mine, theirs = records(directory), records(reference)
     assert [each["round"] for each in mine] == [each["round"] for each in theirs], "rounds are missing"
@@ -59,6 +64,7 @@ def assert_same(directory: Path, reference: Path) -> None:
     same = (directory / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes()
     assert same, "model.safetensors differs"
     assert result(directory) == result(reference), "result.json differs"
+    assert made_at_the_end(directory) == made_at_the_end(reference), "the card or the gallery is not whole"
 
 
 def events(directory: Path) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
-from semifl.records.metrics import METRICS, WORDS
+from semifl.records.metrics import METRICS, WORDS, said_probability
 from semifl.words import counted
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def command(
     typer.echo(f"{counted(found.score.count, 'picture')}{how} {', '.join(numbers)}")
     if found.decision:
         typer.echo(
-            f"{found.positive} is said from a probability of {found.decision.threshold:.3f} on: "
+            f"{found.positive} is said from a probability of {said_probability(found.decision.threshold)} on: "
             f"sensitivity {_percent(known['sensitivity'])}, specificity {_percent(known['specificity'])}"
         )
     _print_classes(found)
@@ -130,7 +130,7 @@ def _listed(file: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
     """The labeled pictures of a CSV file; their names are relative to its folder."""
     from semifl.data.listing import part_of, read_rows, spelled_as_there
 
-    everything = read_rows(file)
+    everything = read_rows(file, file.parent)
     rows = [row for row in everything if row.label]
     if tests := [row for row in rows if part_of(row) == "test"]:  # the others may have been learned from
         rows = tests

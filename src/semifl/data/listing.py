@@ -30,8 +30,8 @@ class Row(NamedTuple):
     part: str
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Lines of a CSV file with commas, semicolons or tabs between its columns."""
+def read_rows(path: Path, folder: Path) -> list[Row]:
+    """Lines of a CSV file with commas, semicolons or tabs between its columns; its names are relative to the folder."""
     try:
         text = read_text(path, largest=LARGEST)
     except (OSError, ValueError) as error:
@@ -45,11 +45,17 @@ def read_rows(path: Path) -> list[Row]:
     except csv.Error as error:
         raise UserError(f"{path} is not a CSV file ({error})") from error
     places = _places([name.strip().lower() for name in header], path)
-    return [
+    rows = [
         _row(number, *(_cell(cells, places.get(name)) for name in COLUMNS))
         for number, cells in enumerate(rest, start=2)
         if any(cell.strip() for cell in cells)
     ]
+    return [row._replace(file=_with_slashes(folder, row.file)) for row in rows]
+
+
+def _with_slashes(folder: Path, name: str) -> str:
+    """Lists made on Windows have backslashes between folders; elsewhere one may be a letter of a name."""
+    return name if "\\" not in name or (folder / name).is_file() else name.replace("\\", "/")
 
 
 def _row(line: int, file: str, *others: str) -> Row:
@@ -60,7 +66,7 @@ def _row(line: int, file: str, *others: str) -> Row:
 def listed(root: Path, path: Path, parts: Sequence[str]) -> tuple[Groups, list[Entry]]:
     """The classes and sites of every part, and its pictures in an order that does not depend on that of the file."""
     entries, seen = list[Entry](), dict[str, int]()
-    for row in read_rows(path):
+    for row in read_rows(path, root):
         where = f"{path}, line {row.line}"
         part = _part(row, where)
         if part not in parts:
@@ -80,9 +86,9 @@ def listed(root: Path, path: Path, parts: Sequence[str]) -> tuple[Groups, list[E
     return groups, entries
 
 
-def parts_of(path: Path) -> set[str]:
+def parts_of(root: Path, path: Path) -> set[str]:
     """The parts that a file speaks of."""
-    return {_part(row, f"{path}, line {row.line}") for row in read_rows(path)}
+    return {_part(row, f"{path}, line {row.line}") for row in read_rows(path, root)}
 
 
 def _places(header: list[str], path: Path) -> dict[str, int]:

@@ -182,6 +182,8 @@ def upright(picture: Image.Image) -> Image.Image:
 
 def _plain(picture: Image.Image, grey: bool, bits: int) -> Image.Image:
     """Eight bits, grey or RGB, nothing transparent."""
+    if picture.mode == "LAB":  # from which there is no way to grey but by red, green and blue
+        picture = picture.convert("RGB")
     if is_deep(picture):
         picture = Image.fromarray(to_bytes(np.asarray(picture), bits))
     elif picture.mode == "F":

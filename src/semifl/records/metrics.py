@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
@@ -52,7 +53,15 @@ def said(name: str, value: float | None) -> str:
     """A number and its unit, for people."""
     if value is None:
         return "–"
-    return f"{value:.2f}" if name.endswith("decision_threshold") else f"{value:.1f} %"
+    return said_probability(value) if name.endswith("decision_threshold") else f"{value:.1f} %"
+
+
+def said_probability(value: float) -> str:
+    """Three digits that count, from the nearer end: 0.0025 is not 0.00, and 0.9975 is not 1.00."""
+    if 0 < value < 1e-4:
+        return f"{value:.3g}"
+    nearer = min(value, 1 - value)
+    return f"{value:.{2 - math.floor(math.log10(nearer)) if nearer > 0 else 3}f}"
 
 
 def shown(record: Mapping[str, Any], metric: Metric) -> float | None:

@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from semifl.configuration.health import MESSAGES
-from semifl.records.metrics import WORDS, metric_of, said
+from semifl.records.metrics import WORDS, metric_of, said, said_probability
 from semifl.records.record import number
 from semifl.report.groups import Group
-from semifl.report.reading import Run, clients, counts
+from semifl.report.reading import EVEN, Run, clients, counts
 
 ENOUGH_ROUNDS = 3  # before anything is said about what clients believe
 RECENT = 10  # rounds that are looked at
@@ -33,7 +33,8 @@ class SiteStanding(NamedTuple):
 
 def advise(run: Run) -> list[str]:
     """Sentences, the most pressing first; none if nothing is amiss."""
-    checks = (_alerts, _nothing_confident, _one_class, _fallen, _no_gain, _odd_sites, _uneven, _losses, _never_asked)
+    of_learning = (_alerts, _nothing_confident, _one_class, _fallen, _no_gain, _odd_sites)
+    checks = (*of_learning, _by_threshold, _uneven, _losses, _never_asked)
     return [sentence for check in checks for sentence in check(run)]
 
 
@@ -188,16 +189,35 @@ def _odd_sites(run: Run) -> Iterator[str]:
         )
 
 
+def _by_threshold(run: Run) -> Iterator[str]:
+    """Where the likelier class is a worse answer than the threshold that labels held out have chosen."""
+    names = ("decision_threshold", "sensitivity", "specificity", "balanced_accuracy")
+    at, found, spared, likelier = (number(run.of_the_kept(name)) for name in names)
+    if at is None or found is None or spared is None or likelier is None:
+        return
+    mean = (found + spared) / 2
+    if at != EVEN and mean - likelier >= UNEVEN:
+        yield (
+            f"By the likelier class the model finds {likelier:.1f} % of a class on average, and {mean:.1f} % at its "
+            f"decision threshold of {said_probability(at)}: let it answer by that with 'semifl predict RUN --threshold chosen'."
+        )
+
+
 def _uneven(run: Run) -> Iterator[str]:
-    rows = run.confusion if len(run.confusion) == len(run.class_names) else []
+    """By the rule that the model is used with: what the likelier class misses, a chosen threshold may find."""
+    is_whole = len(run.confusion) == len(run.class_names) and run.is_counted_by_its_rule
+    rows = run.confusion if is_whole else []
+    at = "" if run.counted_at in (None, EVEN) else f" (at its decision threshold of {said_probability(run.counted_at)})"
     found = {place: row[place] / sum(row) for place, row in enumerate(rows) if sum(row)}
     mean = statistics.fmean(found.values()) if found else 0.0
     worst = min(found, key=lambda place: found[place], default=0)
     if found and found[worst] < SELDOM * mean:
         yield (
             f"Of the test pictures of {_name(run, worst)} the final model finds {100 * found[worst]:.0f} %, of a class "
-            f"on average {100 * mean:.0f} %: more labels of it help."
+            f"on average {100 * mean:.0f} %{at}: more labels of it help."
         )
+        return
+    if number(run.of_the_kept("decision_threshold")) not in (None, EVEN):  # these two are by the likelier class
         return
     last, balanced = number(run.of_the_kept("accuracy")), number(run.of_the_kept("balanced_accuracy"))
     if last is not None and balanced is not None and abs(last - balanced) >= UNEVEN:

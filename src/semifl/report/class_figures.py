@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from semifl.records.metrics import of_the_kept, said_probability
 from semifl.records.record import number
 from semifl.report.figures import Figure, nothing
-from semifl.report.reading import Run, counts
+from semifl.report.reading import EVEN, Run, counts
 from semifl.report.site_figures import shade
 from semifl.report.svg import Cells, Line, bar_chart, cell_chart, line_chart
 from semifl.words import counted
@@ -88,9 +89,26 @@ def confusion(run: Run) -> Figure:
     if len(names) > WHOLE_TABLE:
         header = ["is", "taken for", "times"]
         rows = [[names[i], names[j], f"{matrix[i][j]:.0f}"] for i, j in pairs[:WORST]]
-    caption = f"Test pictures by what they are (rows) and what the final model takes them for (columns). {alt}"
+    caption = "Test pictures by what they are (rows) and what the final model takes them for (columns), "
+    caption += f"{_rule(run)}. {alt}{_of_the_kept(run)}"
     note = f"The {WORST} most frequent mistakes." if len(names) > WHOLE_TABLE else ""
     return Figure("confusion", title, caption, alt, drawing, [], header, rows, note)
+
+
+def _rule(run: Run) -> str:
+    """What the matrix calls a picture."""
+    if run.counted_at in (None, EVEN):
+        return "by the likelier class" if len(run.class_names) == 2 else "by the likeliest class"
+    positive = run.settings.get("positive") or run.class_names[-1]
+    return f"{positive} from a probability of {said_probability(run.counted_at)} on"
+
+
+def _of_the_kept(run: Run) -> str:
+    """Whose matrix a person gets from the model file, where that is another one."""
+    best, rounds = run.result.get("best_round"), number(run.result.get("rounds"))
+    if not of_the_kept(run.result) or rounds is None or best == rounds + 1:
+        return ""
+    return f" The model that was kept is that of round {best}: 'semifl evaluate' shows its matrix."
 
 
 def calibration(run: Run) -> Figure:

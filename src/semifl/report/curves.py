@@ -34,6 +34,7 @@ def draw_curves(directory: Path) -> Path:
     _curve(labels, run.rounds, "label_ratio", "confident (label ratio)", 100)
     _curve(labels, run.rounds, "pseudo_accuracy", "pseudo-labels right", 1)
     _curve(labels, run.rounds, "confident_accuracy", "confident ones right", 1)
+    accuracy.set_ylim(top=min(accuracy.get_ylim()[1], 102))  # there is no more than all of them
     labels.set(title="What the clients believe", xlabel="round", ylabel="percent", ylim=(0, 102))
     for axes in (accuracy, labels):
         axes.grid(alpha=0.3)

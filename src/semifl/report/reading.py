@@ -15,6 +15,7 @@ from semifl.records.record import JSON, number
 from semifl.toml import dotted
 
 MOST_CLIENTS = 10**6  # what lies beyond is damage
+EVEN = 0.5  # the decision threshold where labels held out have chosen no other
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Run:
     gallery: JSON
     labels_only: JSON = field(default_factory=dict)
     reliability: list[JSON] = field(default_factory=list)
+    counted_at: float | None = None  # the threshold of `confusion`; an earlier version counted by the likelier class
     problems: list[str] = field(default_factory=list)
 
     @cached_property
@@ -60,6 +62,11 @@ class Run:
     def of_the_kept(self, name: str) -> Any:
         """A number of the model that a finished run has kept: the last one, or the best by labels held out."""
         return self.result.get(f"{of_the_kept(self.result)}{name}")
+
+    @property
+    def is_counted_by_its_rule(self) -> bool:
+        """Whether `confusion` is at the final model's threshold: an earlier version counted by the likelier class."""
+        return self.counted_at is not None or number(self.result.get("decision_threshold")) in (None, EVEN)
 
     @property
     def is_finished(self) -> bool:
@@ -129,6 +136,7 @@ def read_run(path: Path) -> Run:
         run.facts("gallery/gallery.json", problems),
         run.facts("labels_only.json", problems),
         _bins(detail.get("reliability")) if result else [],
+        number(detail.get("threshold")),
         problems,
     )
 

@@ -66,7 +66,7 @@ def line_chart(lines: Sequence[Line], unit: str, alt: str, x_label: str = "round
     points = [point for line in lines for point in (*line.points, *line.dots)]
     edges = [edge for line in lines for _, low, high in line.band for edge in (low, high)]
     heights = [height for _, height in points] + edges
-    frame = Frame(_span(x for x, _ in points), y or _round_span(heights))
+    frame = Frame(_span(x for x, _ in points), y or _span_of(unit, heights))
     parts = [frame.axes(unit, x_label)]
     parts += [_band(frame, line) for line in lines if line.band]
     parts += [part for line in lines for part in _curve(frame, line)]
@@ -229,6 +229,13 @@ def _thinned(names: Sequence[str], least: float) -> range:
 def _span(values: Iterable[float]) -> Pair:
     listed = list(values)
     return (min(listed), max(listed)) if listed else (0.0, 1.0)
+
+
+def _span_of(unit: str, heights: Sequence[float]) -> Pair:
+    """A round span; of a share it ends at the whole."""
+    low, high = _round_span(heights)
+    is_share = unit.startswith("percent") and max(heights, default=0.0) <= 100
+    return (low, min(high, 100.0)) if is_share else (low, high)
 
 
 def _round_span(values: Iterable[float]) -> Pair:

@@ -22,7 +22,9 @@ from semifl.running.guard import OF_CLIENTS, OF_LABELS, Guard, beats
 from semifl.running.labels_only import Baselines, scores_alone
 from semifl.running.modelcard import write_model_card
 from semifl.running.recording import measure
+from semifl.trained.assessment import confusion_by
 from semifl.trained.modelfile import save_model
+from semifl.trained.prediction import Rule
 
 
 def finish(context: RunContext, last: int, state: Any, baselines: Baselines, guard: Guard | None) -> Summary:
@@ -50,12 +52,13 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     if guard:
         result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
     assert context.tally.score is not None
-    context.directory.write_facts("confusion.json", _in_detail(context.tally.score))
-    context.directory.write_summary(result)
+    context.directory.write_facts("confusion.json", _in_detail(context, context.tally.score, final))
     write_model_card(context, result)
     # Real sites' pictures stay out of a page that may be passed on; those of a data set divided here may be shown.
     write_gallery(context, model, t.index, of_clients=not context.world.data.sites)
     remove_folder(context.directory.checkpoints / FEATURES)  # they serve no other run
+    # Last: it marks a finished run, and whatever a kill leaves undone before it is done again by a resume.
+    context.directory.write_summary(result)
     return result
 
 
@@ -73,10 +76,14 @@ def write_world(context: RunContext) -> None:
     context.directory.write_facts("world.json", world)
 
 
-def _in_detail(score: Score) -> JSON:
-    """Which classes the final model confuses, and how often it is right when it is how sure."""
-    bins = reliability(score.probabilities, score.labels)
-    return {"counts": score.confusion.tolist(), "reliability": [each._asdict() for each in bins]}
+def _in_detail(context: RunContext, score: Score, final: Measured) -> JSON:
+    """Which classes the final model confuses, of two at its threshold, and how often it is right when how sure."""
+    bins = [each._asdict() for each in reliability(score.probabilities, score.labels)]
+    if "decision_threshold" not in final:
+        return {"counts": score.confusion.tolist(), "reliability": bins}
+    threshold = final["decision_threshold"]
+    counts = confusion_by(Rule(context.positive, threshold), score)
+    return {"counts": counts.tolist(), "threshold": threshold, "reliability": bins}
 
 
 def keep_model(context: RunContext, record: Measured) -> None:

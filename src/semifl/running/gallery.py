@@ -49,7 +49,7 @@ class Labeled(NamedTuple):
 
 
 def write_gallery(context: RunContext, model: Snapshot, index: int, of_clients: bool = True) -> None:
-    """Fill RUN/gallery. The run is finished by now, so whatever goes wrong here is an event and no error.
+    """Fill RUN/gallery. The model is kept by now, so whatever goes wrong here is an event and no error.
 
     Where clients' pictures may not be seen (`of_clients` false) there are only the server's.
     """

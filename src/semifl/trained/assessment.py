@@ -67,11 +67,15 @@ def assess(model: TrainedModel, images: Tensor, labels: Tensor, threshold: float
     if len(names) == 2:
         place = positive_place(model)
         positive, decision = names[place], found.decision(place, chosen_threshold(model, threshold))
-        said = Rule(place, decision.threshold).labels(found.probabilities)
-        confusion = torch.bincount(2 * labels + said, minlength=4).view(2, 2)
+        confusion = confusion_by(Rule(place, decision.threshold), found)
     elif threshold is not None:
         raise UserError(f"a decision threshold is for two classes, and this model knows {len(names)}")
     return Assessment(found, confusion, class_scores(confusion, names), positive, decision)
+
+
+def confusion_by(rule: Rule, found: Score) -> Tensor:
+    """Of two classes how often class i (row) was taken for class j (column) by another rule than the likelier class."""
+    return torch.bincount(2 * found.labels + rule.labels(found.probabilities), minlength=4).view(2, 2)
 
 
 def positive_place(model: TrainedModel) -> int:

@@ -160,6 +160,32 @@ def test_every_mode(tmp_path, mode, color, suffix, expected):
     assert pixel(tmp_path / f"a.{suffix}", bits=16) == expected
 
 
+@pytest.mark.parametrize("channels", [None, 1, 3])
+def test_lab_is_read_in_grey_and_in_colour(tmp_path, channels):
+    """Of neutral colour and L* = 128/255: its luminance by CIE 1976, in sRGB's signal, is 119.3 of 255."""
+    save(tmp_path / "a.tiff", (128, 128, 128), mode="LAB")
+    luminance = ((100 * 128 / 255 + 16) / 116) ** 3
+    expected = 255 * (1.055 * luminance ** (1 / 2.4) - 0.055)
+    values = decode(tmp_path / "a.tiff", 4, channels)
+    assert values.shape == (channels or 1, 4, 4)
+    assert (values - expected).abs().max() <= 1
+
+
+def test_why_a_picture_cannot_be_made_grey_is_told(root, monkeypatch):
+    """The reason is looked for in the same way as the picture was read."""
+    fill_split(root)
+    as_seen = pictures.as_seen
+
+    def not_grey(picture, grey=False, bits=0):
+        if grey:
+            raise ValueError("no way to grey")
+        return as_seen(picture, grey, bits)
+
+    monkeypatch.setattr(pictures, "as_seen", not_grey)
+    with pytest.raises(UserError, match=r"1\.png cannot be read as a picture \(no way to grey\)"):
+        Folder(str(root), channels="grey").load()
+
+
 @pytest.mark.parametrize(("suffix", "mode"), [("jpg", "RGB"), ("jpg", "CMYK"), ("jpg", "L"), ("webp", "RGB")])
 def test_lossy_kinds_come_close(tmp_path, suffix, mode):
     Image.new("RGB", (40, 40), (200, 40, 90)).convert(mode).save(tmp_path / f"a.{suffix}", quality=95)

@@ -86,9 +86,10 @@ def test_a_column_can_say_what_a_picture_is_for(root: Path) -> None:
         (("labeled/q.png,healthy", "labeled/p.png,healthy"), "line 3: labeled/p.png stands in line 2 too"),
         (("test/t.png,ill,", "test/t.png,,"), "line 6: test/t.png is for test and has no label"),
         (("clients/r.png,,north", "clients/r.png,,"), "line 4: clients/r.png is a client's and has no site"),
+        (("labeled/p.png", "labeled\\..\\..\\p.png"), "is not the name of a file below"),
         (("test/t.png", "../t.png"), "nothing says what it is for"),
         (("labeled/p.png", "labeled/../../p.png"), "is not the name of a file below"),
-        (("test/u.png,healthy,", ""), "class healthy of labeled/ needs test pictures"),
+        (("test/u.png,healthy,", ""), "labels.csv: the class healthy of labeled/ needs test pictures"),
     ],
 )
 def test_mistakes_are_one_sentence(root: Path, change: tuple[str, str], said: str) -> None:
@@ -98,6 +99,30 @@ def test_mistakes_are_one_sentence(root: Path, change: tuple[str, str], said: st
         load(root)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_lists_made_on_windows(root: Path) -> None:
+    Image.new("L", (4, 4), 30).save(root / "clients/a\\b.png")  # a name elsewhere
+    listed = LINES.replace("/", "\\").replace("clients\\r.png", "clients/a\\b.png")
+    (root / "labels.csv").write_text(listed)
+    assert load(root)[1] == [20, 10, 30, 40]
+    pairs = [(root / "test/t.png", 1), (root / "test/u.png", 0)]
+    assert _listed(root / "labels.csv", ("healthy", "ill")) == pairs
+
+
+def test_a_mistyped_label_is_told_by_the_list_and_a_picture(root: Path) -> None:
+    Image.new("L", (4, 4), 7).save(root / "test/v.png")
+    (root / "labels.csv").write_text(LINES + "test/v.png,unknown,\n")
+    with pytest.raises(UserError) as error:
+        load(root)
+    why = "the class unknown of test/ has no labeled picture to learn from (it is the label of test/v.png)."
+    assert str(error.value) == f"{root / 'labels.csv'}: {why}"
+
+
+def test_a_class_of_which_nothing_can_be_read_is_told_of_the_list(root: Path) -> None:
+    (root / "test/u.png").write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"labels\.csv names no readable picture of the class healthy for test: add"):
+        Folder(str(root), size=4, csv="labels.csv", unreadable="skip").load()
 
 
 @pytest.mark.parametrize("on_disk", ["NFC", "NFD"])

@@ -1,5 +1,6 @@
 """Each sentence appears when its sign is there, names the remedy, and is silent otherwise."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,42 @@ def test_worse_than_labels_alone_with_wrong_labels_asks_for_a_higher_threshold(t
 
 def test_uneven_classes(tmp_path: Path) -> None:
     assert "mean over classes 60.0 %" in said(tmp_path, result={"balanced_accuracy": 60.0})
+
+
+ILL = {"balanced_accuracy": 50.0, "sensitivity": 100.0, "specificity": 90.0, "decision_threshold": 0.0025}
+
+
+def of_two_kinds(folder: Path, confusion: dict[str, Any]) -> Path:
+    run = write_run(folder / "run", [round_line(1)], **ILL)
+    (run / "world.json").write_text(json.dumps({"class_names": ["healthy", "ill"]}))
+    (run / "confusion.json").write_text(json.dumps(confusion))
+    return run
+
+
+def test_where_a_threshold_was_chosen_the_likelier_class_is_not_the_classifier(tmp_path: Path) -> None:
+    """An earlier version counted by the likelier class, which finds nobody ill. (100 + 90) / 2 = 95."""
+    run = of_two_kinds(tmp_path, {"counts": [[45, 0], [15, 0]]})
+    text = "\n".join(advise(read_run(run)))
+    assert "95.0 % at its decision threshold of 0.00250:" in text
+    assert "semifl predict RUN --threshold chosen" in text
+    assert "of ill the final model finds" not in text
+    assert "not learned evenly" not in text
+    assert "what the final model takes them for (columns), by the likelier class." in page([run])
+
+
+def test_a_class_that_the_chosen_threshold_misses_is_named(tmp_path: Path) -> None:
+    """Of the recalls 1 and 0.2 the mean is 0.6."""
+    run = of_two_kinds(tmp_path, {"counts": [[45, 0], [12, 3]], "threshold": 0.0025})
+    text = "\n".join(advise(read_run(run)))
+    assert "finds 20 %, of a class on average 60 % (at its decision threshold of 0.00250)" in text
+    assert "(columns), ill from a probability of 0.00250 on." in page([run])
+
+
+def test_the_matrix_says_when_it_is_not_that_of_the_kept_model(tmp_path: Path) -> None:
+    other = "The model that was kept is that of round 1"
+    assert other in page([write_run(tmp_path / "earlier", [round_line(1)], kept="best", best_round=1)])
+    assert other not in page([write_run(tmp_path / "final", [round_line(1)], kept="best", best_round=2)])
+    assert other not in page([write_run(tmp_path / "last", [round_line(1)], kept="last", best_round=1)])
 
 
 def test_a_model_that_fell(tmp_path: Path) -> None:

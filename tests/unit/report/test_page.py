@@ -320,6 +320,9 @@ def test_ticks_lie_inside_and_are_few(low: float, span: float) -> None:
 
 
 def test_a_single_value_is_a_dot() -> None:
+    whole = line_chart([Line("all", "c1", [(1.0, 100.0), (2.0, 100.0)])], "percent", "all of them")
+    assert ">100<" in whole
+    assert ">120<" not in whole  # there is no more than all of them
     drawing = line_chart([Line("one", "c1", [(1.0, 5.0)])], "percent", "one value")
     assert "<circle" in drawing
     assert "nan" not in drawing

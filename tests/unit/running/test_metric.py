@@ -65,6 +65,19 @@ def test_numbers_of_two_classes_agree_with_numpy(tmp_path: Path) -> None:
     assert {f"labels_only_{name}" for name in ("auc", "f1", "sensitivity", "balanced_accuracy")} <= result.keys()
 
 
+def test_the_matrix_is_that_of_evaluate(tmp_path: Path) -> None:
+    """At the threshold that labels held out have chosen, which is stored with the model."""
+    result = start(decode(two_kinds_table(seed=4, labels_only=False)), tmp_path / "run")
+    assert result["best_round"] == 4  # the final model was kept, and so is in the file
+    detail = json.loads((tmp_path / "run/confusion.json").read_text())
+    share, truth = shares_of(tmp_path / "run", "test")
+    at = find_model(tmp_path / "run", "cpu").about["decision_threshold"]
+    assert at != 0.5  # else nothing is shown here
+    # rows: what a picture is; columns: what it is taken for
+    counts = [[int(np.sum((truth == i) & ((share >= at) == j))) for j in (0, 1)] for i in (0, 1)]
+    assert (detail["counts"], detail["threshold"]) == (counts, at)
+
+
 def test_the_threshold_is_the_best_on_held_out_labels_and_goes_with_the_model(tmp_path: Path) -> None:
     start(decode(two_kinds_table()), tmp_path / "run")
     share, truth = shares_of(tmp_path / "run", "validation")

@@ -46,6 +46,7 @@ CHANNELS = {"auto": None, "grey": 1, "color": 3}
 CACHE_FORMAT = 3  # to be raised when the same file would decode to other pixels
 MAPPED = ".pictures"  # of what is kept to be mapped
 PATIENCE = 2000  # pictures that are decoded without a progress bar
+LEARN = "has no labeled picture to learn from"
 NAMED = 5  # unreadable files that a message names
 
 
@@ -67,14 +68,14 @@ class Folder(Checked):
     def load(self, progress: Progress | None = None) -> Dataset:
         root = self._checked_root()
         groups, entries = self._found(root)
-        _check(root, groups, entries)
+        _check(root, groups, entries, self.csv)
         decoded = self.read(root, entries, progress)
         if self.channels == "auto" and _only_clients_have_colour(decoded, entries):
             decoded = replace(self, channels="grey").read(root, entries, progress)
         lost = set(decoded.skipped)
         skipped = tuple(shown(entries[position].path.relative_to(root)) for position in decoded.skipped)
         entries = [entry for position, entry in enumerate(entries) if position not in lost]
-        _check(root, groups, entries)  # again: what was skipped may have been all there was
+        _check(root, groups, entries, self.csv)  # again: what was skipped may have been all there was
         names = tuple(shown(entry.path.relative_to(root)) for entry in entries)
         return self._assemble(groups, entries, decoded, names, skipped)
 
@@ -103,7 +104,7 @@ class Folder(Checked):
 
     def _listed_parts(self, root: Path) -> tuple[str, ...]:
         """The layout that the list follows."""
-        named = parts_of(root / self.csv)
+        named = parts_of(root, root / self.csv)
         layout = WHOLE if "train" in named else SPLIT
         for part in layout:
             if part not in named:
@@ -140,7 +141,7 @@ class Folder(Checked):
                 decoded = self._decode_files(paths, bits, progress)
                 keep(kept, fingerprint, decoded)
         if decoded.skipped and self.unreadable == "stop":
-            raise UserError(_unreadable([paths[position] for position in decoded.skipped]))
+            raise UserError(self._unreadable([paths[position] for position in decoded.skipped], decoded.bits))
         return decoded
 
     def kept_at(self, root: Path) -> Path:
@@ -155,6 +156,19 @@ class Folder(Checked):
         except UnreadableError:
             return False
         return True
+
+    def _unreadable(self, paths: list[Path], bits: int) -> str:
+        """One sentence that names the first few, each with its reason."""
+        reasons = []
+        for path in paths[:NAMED]:
+            try:
+                decode(path, self.size, CHANNELS[self.channels], bits)  # as before: some fail in one way only
+                reasons.append(f"{path} could not be read")  # but can be now
+            except UnreadableError as error:
+                reasons.append(str(error))
+        more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+        them = "it" if len(paths) == 1 else "them"
+        return f'{", ".join(reasons)}{more}: replace {them}, or set data.unreadable = "skip" to leave {them} out.'
 
     def _refuse_too_much(self, pictures: int) -> None:
         needed, there = 3 * pictures * self.size**2, machine.memory()  # bytes; grey ones are told apart later
@@ -282,7 +296,7 @@ def _refuse_odd_name(folder: Path) -> None:
         raise UserError(f"{shown(folder)} has a name that is not UTF-8: rename the folder.")
 
 
-def _check(root: Path, groups: Groups, entries: Sequence[Entry]) -> None:
+def _check(root: Path, groups: Groups, entries: Sequence[Entry], csv: str) -> None:
     """Every class has pictures to learn from and to be tested with, and every site has pictures."""
     if not entries and all(groups.values()):
         raise UserError(_what_to_put_where(root, tuple(groups)))
@@ -294,10 +308,26 @@ def _check(root: Path, groups: Groups, entries: Sequence[Entry]) -> None:
         for name in names:
             if (part, name) not in filled:
                 kind = "site" if part == "clients" else "class"
+                listed = f"{root / csv} names no readable picture of the {kind} {name} for {part}"
+                where = listed if csv else f"{root / part / name} holds no readable picture"
+                raise UserError(f"{where}: add some, or remove the {'lines' if csv else 'folder'} of this {kind}.")
+    if csv:
+        _check_listed_classes(root, groups, entries, csv)
+    else:
+        _check_classes(root, groups)
+
+
+def _check_listed_classes(root: Path, groups: Groups, entries: Sequence[Entry], csv: str) -> None:
+    """As `_check_classes`; a class that is missing elsewhere is often a mistyped label, so a picture of it is named."""
+    learned = next(iter(groups))
+    for part, other, lack in ((learned, "test", "needs test pictures"), ("test", learned, LEARN)):
+        for name in groups[part]:
+            if name not in groups[other]:
+                first = next(entry.path for entry in entries if entry[:2] == (part, name)).relative_to(root)
                 raise UserError(
-                    f"{root / part / name} holds no readable picture: add some, or remove the folder of this {kind}."
+                    f"{root / csv}: the class {name} of {part}/ {lack} (it is the label of {shown(first)})"
+                    f"{did_you_mean(name, groups[other]) or '.'}"
                 )
-    _check_classes(root, groups)
 
 
 def _check_classes(root: Path, groups: Groups) -> None:
@@ -312,7 +342,7 @@ def _check_classes(root: Path, groups: Groups) -> None:
     for name in groups["test"]:
         if name not in groups[learned]:
             raise UserError(
-                f"{root / learned / name} is missing: the class {name} of test/ has no labeled picture to learn from"
+                f"{root / learned / name} is missing: the class {name} of test/ {LEARN}"
                 f"{did_you_mean(name, groups[learned]) or '.'}"
             )
 
@@ -326,20 +356,6 @@ def _what_to_put_where(root: Path, parts: tuple[str, ...]) -> str:
     }
     *first, last = (what[part] for part in parts)
     return f"{root} holds no pictures yet: put {', '.join(first)} and {last}, one folder for each."
-
-
-def _unreadable(paths: list[Path]) -> str:
-    """One sentence that names the first few, each with its reason."""
-    reasons = []
-    for path in paths[:NAMED]:
-        try:
-            decode(path, 1)
-            reasons.append(f"{path} could not be read")  # but can be now
-        except UnreadableError as error:
-            reasons.append(str(error))
-    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-    them = "it" if len(paths) == 1 else "them"
-    return f'{", ".join(reasons)}{more}: replace {them}, or set data.unreadable = "skip" to leave {them} out.'
 
 
 def _fingerprint(root: Path, entries: Iterable[Entry]) -> str:
