@@ -199,7 +199,8 @@ def _by_threshold(run: Run) -> Iterator[str]:
     if at != EVEN and mean - likelier >= UNEVEN:
         yield (
             f"By the likelier class the model finds {likelier:.1f} % of a class on average, and {mean:.1f} % at its "
-            f"decision threshold of {said_probability(at)}: let it answer by that with 'semifl predict RUN --threshold chosen'."
+            f"decision threshold of {said_probability(at)}: let it answer by that with "
+            "'semifl predict RUN --threshold chosen'."
         )
 
 
