@@ -34,7 +34,7 @@ from semifl.running.fallback import Sound, remembered
 from semifl.running.finish import finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
 from semifl.running.labels_only import LABELS_ONLY, Baselines, scores_alone, train_alone, train_labels_only
-from semifl.running.more_rounds import STOPPED, can_go_on, settle_rounds, should_stop, with_rounds
+from semifl.running.more_rounds import STOPPED, can_go_on, refuse_fewer, settle_rounds, should_stop, with_rounds
 from semifl.running.recording import environment, measure
 from semifl.toml import Table
 
@@ -129,6 +129,7 @@ def resume(
             config = with_rounds(config, directory, rounds)
         elif finished and not can_go_on(config, directory):
             return finished
+        refuse_fewer(config, directory)
         return _go_on(build_world(config), directory, workers, device, observer)
 
 

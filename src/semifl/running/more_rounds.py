@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from semifl.configuration.config import Config
 from semifl.errors import UserError
@@ -12,7 +13,7 @@ from semifl.records.directory import RunDirectory
 from semifl.records.record import RoundRecord
 from semifl.regular import remove_folder
 from semifl.running.checkpoint import Checkpoints
-from semifl.running.context import RunContext
+from semifl.running.context import RunContext, Silent
 from semifl.running.finish import deciding
 from semifl.running.labels_only import LABELS_ONLY
 from semifl.words import counted
@@ -42,14 +43,19 @@ def should_stop(config: Config, history: Sequence[RoundRecord]) -> str:
 def with_rounds(config: Config, directory: RunDirectory, rounds: int) -> Config:
     """The same run with another number of rounds, if it can have that; nothing is written."""
     done = max(Checkpoints(directory.checkpoints).rounds(), default=0)
-    if rounds < done:
-        raise UserError(f"{directory.path} has {done} rounds already, so it cannot be resumed to {rounds}")
     if rounds > done and (key := should_stop(config, directory.rounds_until(done))):
         raise UserError(
             f"{directory.path} was ended by {key} after {done} rounds, which would end it again at once: "
             f"raise {key} in its config.toml first"
         )
     return replace(config, run=replace(config.run, rounds=rounds))
+
+
+def refuse_fewer(config: Config, directory: RunDirectory) -> None:
+    """Rounds that are done cannot be taken back, whether a person asks for it or has changed config.toml."""
+    done = max(Checkpoints(directory.checkpoints).rounds(), default=0)
+    if config.run.rounds < done:
+        raise UserError(f"{directory.path} has {done} rounds already, so it cannot be resumed to {config.run.rounds}")
 
 
 def can_go_on(config: Config, directory: RunDirectory) -> bool:
@@ -63,13 +69,12 @@ def can_go_on(config: Config, directory: RunDirectory) -> bool:
 
 def settle_rounds(context: RunContext, done: int) -> None:
     """Write down that the run goes on, to another number of rounds perhaps, once nothing can refuse it any more."""
-    directory, config = context.directory, context.world.config
+    directory, config, before = context.directory, context.world.config, _rounds_before(context)
     directory.forget_summary()  # first: a result must never stand beside a configuration it does not belong to
     for old in directory.set_exports_aside(done):
         context.observer.warn(
             f"{old} is the export of the model after {counted(done, 'round')}: export again when the run has ended"
         )
-    before = directory.config().get("rounds")
     if before == config.run.rounds:
         return
     for which, name in LABELS_ONLY.items():  # their learning rates were those of another number of rounds
@@ -77,6 +82,14 @@ def settle_rounds(context: RunContext, done: int) -> None:
             remove_folder(directory.checkpoints / name)
     directory.write_config(config.table())
     directory.add_event(CHANGED, rounds=config.run.rounds, before=before, after=done)
+
+
+def _rounds_before(context: RunContext) -> Any:
+    """The number that the run's files were made for: a person may have changed the one in config.toml since."""
+    of_labels = Checkpoints(context.directory.checkpoints / LABELS_ONLY["all"])
+    saved = of_labels.load([type(context.method.start(context.first_weights))], Silent().warn)  # told when it is used
+    noted = json.loads(saved.bound.config) if saved else {}
+    return noted.get("rounds", context.directory.config().get("rounds"))
 
 
 def first_schedule(directory: RunDirectory, config: Config) -> Schedule:

@@ -106,6 +106,31 @@ def test_a_rule_that_has_ended_a_run_would_end_it_again(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("last", [1, 2])
+def test_rounds_changed_by_hand_are_those_that_were_asked_for(tmp_path: Path, last: int) -> None:
+    """As if by `semifl resume --rounds`: the labels-only model is trained anew, for as many."""
+    for name in ("asked", "edited"):
+        with pytest.raises(Killed):
+            start(decode({**toy_table(), "rounds": 6}), tmp_path / name, observer=KilledAfter(last))
+    asked = resume(tmp_path / "asked", rounds=4)
+    set_in(tmp_path / "edited", "rounds=4")
+    edited = resume(tmp_path / "edited")
+    assert {key: value for key, value in edited.items() if "seconds" not in key} == {
+        key: value for key, value in asked.items() if "seconds" not in key
+    }
+    events = [json.loads(line) for line in (tmp_path / "edited/events.jsonl").read_text().splitlines()]
+    (changed,) = [event for event in events if event["event"] == "rounds changed"]
+    assert (changed["before"], changed["rounds"], changed["after"]) == (6, 4, last)
+
+
+def test_fewer_rounds_by_hand_than_there_are_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        start(decode({**toy_table(), "rounds": 6}), tmp_path / "run", observer=KilledAfter(3))
+    set_in(tmp_path / "run", "rounds=2")
+    with pytest.raises(UserError, match="has 3 rounds already, so it cannot be resumed to 2"):
+        resume(tmp_path / "run")
+
+
 def test_what_the_rounds_began_with_is_not_trained_again(tmp_path: Path) -> None:
     start(decode({**toy_table(), "rounds": 2, "start": "labels"}), tmp_path / "run")
     watcher = Counting()
