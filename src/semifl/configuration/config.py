@@ -114,9 +114,7 @@ class Run(Checked):
 
     seed: Whole = 0  # of everything random: who is labeled, the first weights, cohorts, views
     rounds: Count = 800  # of communication
-    threads: Threads = (
-        2  # of the server's own training, up to 1024; part of the result's bits, so never derived from --workers
-    )
+    threads: Threads = 2  # of the server's own training, at most 1024; part of the bits, so not tied to --workers
     precision: Wanted = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
     stack: Count = 1  # clients that one process trains side by side, for a GPU; part of the result's last bits
     compile: bool = False  # networks by torch.compile, which needs a compiler; part of the result's last bits
