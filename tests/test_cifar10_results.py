@@ -40,6 +40,7 @@ def test_deviation_of_seeds_is_pooled_over_the_cells_of_a_label_count(orderings:
         "cifar10-250-k2": {0: 40.0, 1: 43.0, 2: 46.0},  # 9 + 0 + 9
         "cifar10-250-fixmatch": {0: 10.0},  # one seed says nothing
         "cifar10-4000-iid": {0: 0.0, 1: 100.0},  # another label count
+        "cifar10-250-iid-ninety-minutes": {0: 0.0, 1: 100.0},  # another recipe
     }
     assert orderings.spread(found, 250) == (pytest.approx((20 / 3) ** 0.5), 3)
 

@@ -76,8 +76,9 @@ class Spread(NamedTuple):
 
 
 def spread(found: dict[str, dict[int, float]], labels: int) -> Spread:
-    """Pooled over the cells of a label count that have several seeds."""
-    several = [list(cell.values()) for name, cell in found.items() if name.startswith(f"cifar10-{labels}-")]
+    """Pooled over the cells of a label count that have several seeds; runs of another recipe are none of them."""
+    cells = {f"cifar10-{name}" for _, *pair in claims() for name in pair if name.startswith(f"{labels}-")}
+    several = [list(found[name].values()) for name in sorted(cells & found.keys())]
     several = [values for values in several if len(values) > 1]
     freedom = sum(len(values) - 1 for values in several)
     squares = sum(variance(values) * (len(values) - 1) for values in several)
