@@ -60,7 +60,12 @@ def table(what: str, settings: list[str] | None, run_too: bool = False) -> Table
         path = _in_folder(path, run_too)
         refuse_foreign_code(read(path), path.parent)
     looks_like_file = path.suffix == ".toml" or "/" in what or path.is_file()
-    return override(read(path) if looks_like_file else presets.find(what).table, settings or [])
+    return override(read(path) if looks_like_file else presets.find(what).table, settings or [], notify)
+
+
+def notify(sentence: str) -> None:
+    """Print a note that a person should see, beside what a command prints."""
+    typer.echo(f"note: {sentence}", err=True)
 
 
 def _in_folder(folder: Path, run_too: bool) -> Path:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_type_hin
 
 from pydantic import TypeAdapter, ValidationError
 
-from semifl import registry
+from semifl import registry, toml
 from semifl.configuration.code import HANDED_OVER, refuse_foreign_code
 from semifl.configuration.health import Health
 from semifl.data.arrays import InMemory
@@ -214,14 +214,15 @@ def of_run(run: RunDirectory) -> Config:
         raise UserError(f"{path}: {error}") from error
 
 
-def override(table: Table, settings: Sequence[str]) -> Table:
-    """A copy with `--set section.key=value` applied; a value that is not TOML is taken as a string.
+def override(table: Table, settings: Sequence[str], notify: Callable[[str], None] = lambda sentence: None) -> Table:
+    """Return a copy with `--set section.key=value` applied; a value that is not TOML is taken as a string.
 
-    Names come first: keys of a model, of a choice within a section such as data.partition, and those that only the
-    former method has, go with the name they belong to.
+    Names are applied first, outer ones before inner ones. A name that changes discards the other keys of its section:
+    another method, model or partition begins with its own defaults, and not with what was tuned for the former one.
+    `notify` is called with a sentence that names the discarded values that the new method has a key for.
     """
     result = _copy(table)
-    for setting in sorted(settings, key=lambda each: not each.partition("=")[0].strip().endswith(".name")):
+    for setting in sorted(settings, key=_names_first):
         dotted, equals, text = setting.partition("=")
         keys = dotted.strip().split(".")
         if not equals or not all(keys) or not _is_text(setting):
@@ -242,9 +243,32 @@ def override(table: Table, settings: Sequence[str]) -> Table:
         if keys == ["model", "name"] and inner.get("name", DEFAULT_MODEL) != value:  # another one has other keys
             result["model"] = inner = _take(inner, _names(WarmStart))
         if keys == ["method", "name"] and inner.get("name", DEFAULT_METHOD) != value:
-            result["method"] = inner = _take(inner, _keys_of("method", {"name": value}) or [*inner])
+            _notify_of_discarded(inner, value, settings, notify)
+            inner.clear()
         inner[keys[-1]] = value
     return result
+
+
+def _names_first(setting: str) -> tuple[bool, int]:
+    key = setting.partition("=")[0].strip()
+    return not key.endswith(".name"), key.count(".")
+
+
+def _notify_of_discarded(method: Table, name: str, settings: Sequence[str], notify: Callable[[str], None]) -> None:
+    """Name the values of the former method that the new one has a key for, unless a setting replaces them."""
+    replaced = {each.partition("=")[0].strip() for each in settings}
+    known = _keys_of("method", {"name": name})
+    discarded = [
+        f"method.{key}={toml.scalar(value)}"
+        for key, value in toml.dotted(method)
+        if key.partition(".")[0] in known and f"method.{key}" not in replaced
+    ]
+    if discarded:
+        former = method.get("name", DEFAULT_METHOD)
+        notify(
+            f"method.name = {name!r} begins with its own defaults and drops what was set for {former!r}: "
+            f"{', '.join(discarded)}; keep a value with --set {discarded[0]}"
+        )
 
 
 def _with_whole_paths(table: Table, folder: Path) -> Table:

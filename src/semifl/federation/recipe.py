@@ -38,7 +38,8 @@ class Recipe(Checked):
     cohort_rounding: Literal["floor", "ceil"] = "floor"  # of C·M
     client_epochs: Count = 5  # E at the clients
     client_batch: Count = 10  # pictures per step at a client
-    lr: Positive = 0.03  # η, annealed by a cosine over the rounds
+    lr: Positive = 0.03  # Learning rate η at the server and at the clients.
+    lr_schedule: Literal["cosine", "constant"] = "cosine"  # How the learning rate changes over the rounds.
     momentum: Share = 0.9  # of the local optimisers, server and clients
     nesterov: bool = True  # Nesterov's form of the local momentum
     optimizer: Literal["sgd", "adamw"] = "sgd"  # of server and clients; momentum is adamw's β₁, and its β₂ is 0.999
@@ -101,7 +102,8 @@ class Recipe(Checked):
         return moved(start, self.aggregation(reply.update.change for reply in replies if reply.update))
 
     def local_sgd(self, t: Round) -> SGD:
-        lr, kind = cosine(self.lr, t.progress), AdamW if self.optimizer == "adamw" else SGD
+        lr = cosine(self.lr, t.progress) if self.lr_schedule == "cosine" else self.lr
+        kind = AdamW if self.optimizer == "adamw" else SGD
         if t.index < self.rising_rounds:
             lr *= t.index / self.rising_rounds
         nesterov, backbone = self.nesterov, self.backbone_lr

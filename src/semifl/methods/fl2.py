@@ -8,6 +8,7 @@ Letters: W weights, S_t cohort, p outputs of the model that was sent, t mean con
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
@@ -20,7 +21,7 @@ from semifl.data.augment import normalize, strong, weak
 from semifl.data.batches import shuffled, stretches
 from semifl.federation.recipe import Averaging, SemiSupervised, State
 from semifl.federation.world import Client, Federation, Reply, Round, RoundResult, Server, Update
-from semifl.fields import Count, NotNegative, Positive
+from semifl.fields import Count, NotNegative, Positive, Whole
 from semifl.learning.aggregation import Mean
 from semifl.learning.network import Network
 from semifl.learning.targets import pseudo_labels
@@ -40,8 +41,9 @@ class FL2(SemiSupervised, Averaging):
 
     client_batch: Count = 32  # pictures per step at a client
     clip_norm: NotNegative = 1.0  # largest gradient norm of a step; 0 does not clip
+    lr_schedule: Literal["cosine", "constant"] = "constant"  # How the learning rate changes over the rounds.
     statistics: Literal["server", "cohort", "all"] = "all"  # whose pictures the BatchNorm statistics come from
-    warm_up: Count = 5  # epochs on the labels before the first clients are asked
+    warmup_steps: Whole = 2048  # Server steps before the first clients train, in whole calls of server_epochs.
     sharpness: NotNegative = 0.1  # ρ, how far the step up goes; 0 leaves the consistency term out
     sharpness_floor: Positive = 0.01  # η of adaptive SAM: what is added to |w|
 
@@ -52,14 +54,22 @@ class FL2(SemiSupervised, Averaging):
 
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         S_t = self.cohort(clients, t)
-        tuned = self if t.index > 1 else replace(self, server_epochs=self.server_epochs + self.warm_up)
+        tuned = self.with_warmup(len(server.labels)) if t.index == 1 else self
         W = tuned.server_fit(t, state.weights, server).weights
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
         mean = self.weighted_mean(clients.each(S_t, model, t), W)
         return RoundResult(State(*self.server_optimizer.step(W, mean, state.past)), model)
 
+    def with_warmup(self, labels: int) -> Self:
+        """Return the method of the first round, whose server repeats its call until the warm-up is used up.
+
+        The first round's own call is among them, as in the authors' program for SVHN.
+        """
+        call = self.server_epochs * math.ceil(labels / self.server_batch)  # steps
+        return replace(self, server_epochs=self.server_epochs * max(self.warmup_steps // call, 1))
+
     def weighted_mean(self, replies: Iterable[Reply], W: Weights) -> Weights | None:
-        """Clients that are less sure count for more: weights ∝ 1 − t."""
+        """Average the updates with weights proportional to 1 − t, the client's uncertainty."""
         updates = ((reply.update, reply.facts) for reply in replies if reply.update)
         return moved(W, average((update.change, doubt(facts)) for update, facts in updates))
 

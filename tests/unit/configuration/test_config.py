@@ -88,18 +88,27 @@ def test_paper_presets_have_the_released_programs_settings(name: str, batch: int
     )
 
 
-def test_naming_another_method_leaves_behind_what_only_the_old_one_has() -> None:
+def test_naming_another_method_discards_what_was_tuned_for_the_former_one() -> None:
     table = {"method": {"name": "semifl", "threshold": 0.7, "activity_rate": 0.4, "mix_weight": 0.0}}
-    assert override(table, ["method.name=balanced"])["method"] == {"name": "balanced", "activity_rate": 0.4}
-    assert override(table, ["method.threshold=0.9", "method.name=fl2"])["method"] == {
-        "name": "fl2",
-        "threshold": 0.9,
-        "activity_rate": 0.4,
+    heard: list[str] = []
+    assert override(table, ["method.name=balanced"], heard.append)["method"] == {"name": "balanced"}
+    assert "method.activity_rate=0.4" in heard[0]
+    assert "threshold" not in heard[0]  # balanced has no such key, so nobody can keep it
+    ours = ["method.threshold=0.9", "method.name=fl2"]
+    assert override(table, ours, heard.append)["method"] == {"name": "fl2", "threshold": 0.9}
+    assert "threshold" not in heard[1]  # it was set anew
+    assert override(table, ["method.name=semifl"], heard.append)["method"] == table["method"]
+    assert override({"method": {"threshold": 0.7}}, ["method.name=balanced"], heard.append)["method"] == {
+        "name": "balanced"
     }
-    assert override({"method": {"threshold": 0.7}}, ["method.name=balanced"])["method"] == {"name": "balanced"}
-    assert override(table, ["method.name=semifl"])["method"] == table["method"]
+    assert len(heard) == 2
     with pytest.raises(UserError, match="threshold"):  # what a person asks for is never dropped in silence
         decode(override(table, ["method.name=balanced", "method.threshold=0.9"]))
+
+
+def test_a_name_within_the_method_may_stand_before_the_methods_own() -> None:
+    settings = ["method.server_optimizer.name=adam", "method.name=fl2"]
+    assert override({}, settings)["method"] == {"name": "fl2", "server_optimizer": {"name": "adam"}}
 
 
 def test_override_takes_toml_values_and_bare_words() -> None:

@@ -84,6 +84,19 @@ def test_where_nothing_is_shifted_a_pass_in_bf16_is_the_plain_one() -> None:
     assert torch.equal(network.forward_at(unshifted, images), network(images))
 
 
+@pytest.mark.parametrize(
+    ("labels", "batch", "epochs"),
+    [
+        (40, 10, 510),  # 2048 // (4 · 5) = 102 calls of five epochs: what their program prints for SVHN with 40 labels
+        (250, 10, 80),  # 2048 // (25 · 5) = 16 calls
+        (10, 10, 2045),  # 409 calls
+        (5000, 10, 5),  # a call is longer than the warm-up, and there is one
+    ],
+)
+def test_the_warmup_is_the_authors_number_of_calls(labels: int, batch: int, epochs: int) -> None:
+    assert FL2(server_batch=batch).with_warmup(labels).server_epochs == epochs
+
+
 def test_the_server_warms_up_before_the_first_clients_only() -> None:
     def server_fit(index: int, **fields: object) -> dict[str, torch.Tensor]:
         testbed = Testbed(server_batch=4, statistics="server", lr=0.03, **fields)
@@ -94,7 +107,8 @@ def test_the_server_warms_up_before_the_first_clients_only() -> None:
     def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
         return all(torch.equal(a[name], b[name]) for name in a)
 
-    ours = {"name": "fl2", "warm_up": 3, "server_epochs": 2}
-    plain = {"name": "semifl", "clip_norm": 1.0}
-    assert same(server_fit(1, **ours), server_fit(1, **plain, server_epochs=5))
+    # Six labels in batches of four are two steps an epoch, so a call of two epochs is four: three calls fit into 13.
+    ours = {"name": "fl2", "warmup_steps": 13, "server_epochs": 2}
+    plain = {"name": "semifl", "clip_norm": 1.0, "lr_schedule": "constant"}
+    assert same(server_fit(1, **ours), server_fit(1, **plain, server_epochs=6))
     assert same(server_fit(2, **ours), server_fit(2, **plain, server_epochs=2))
