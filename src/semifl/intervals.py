@@ -165,7 +165,7 @@ def _of_discordant(wins: NDArray[np.bool_], losses: NDArray[np.bool_]) -> Paired
 def _auc_parts(probabilities: Floats, labels: Labels) -> tuple[float, Floats]:
     """Return the area, a share, and each example's part of its error: the squares sum to DeLong's variance.
 
-    Of more than two classes the area is the mean over the classes, each against the rest; an example has a part in each.
+    Of more than two classes the area is the mean over the classes, each against the rest.
     """
     from scipy.stats import rankdata  # here, because it takes longer to import than most commands
 

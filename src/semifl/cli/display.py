@@ -6,16 +6,20 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from semifl.errors import RunStopped, UserError
 from semifl.records.metrics import WORDS, metric_of, of_the_kept
 from semifl.records.record import Summary
-from semifl.records.verdict import baseline, faults, model_of, other_numbers, verdict, with_interval
+from semifl.records.verdict import baseline, faults, model_of, other_numbers, read_faults, verdict, with_interval
 from semifl.report.advice import advise
 from semifl.report.reading import read_run
 from semifl.words import counted, resume_command
+
+if TYPE_CHECKING:
+    from semifl.trained.modelfile import TrainedModel
 
 MOST_ADVICE = 3  # sentences after a run; the report has them all
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
@@ -70,6 +74,12 @@ def outcome(result: Summary) -> list[str]:
         lines.append(f"labels only  {with_interval(result, f'{alone}{metric}')}")
     others = other_numbers(result)
     return [*lines, f"also         {', '.join(others)}"] if others else lines
+
+
+def warn_of_faults(model: TrainedModel) -> None:
+    """Repeat on stderr what is wrong with a model, before anybody uses it."""
+    for fault in read_faults(model.about.get("faults")):
+        typer.echo(f"warning: {fault.sentence} {fault.remedy}", err=True)
 
 
 def _written(directory: Path) -> str:

@@ -183,8 +183,9 @@ def _for_missed(model: FinalModel, missed: Sequence[int]) -> str:
     if model.alone and not model.is_of_labels:
         ours = [model.recall(label) or 0.0 for label in missed]
         theirs = [model.recall(label, model.alone) or 0.0 for label in missed]
-        if statistics.fmean(theirs) >= statistics.fmean(ours) + BETTER:
-            return f"Labels alone find {statistics.fmean(theirs):.0f} % of {names}, so it is not labels that are missing. {_for_clients(model)}"
+        if (reach := statistics.fmean(theirs)) >= statistics.fmean(ours) + BETTER:
+            found = f"Labels alone find {reach:.0f} % of {names}, so more labels are not what it lacks."
+            return f"{found} {_for_clients(model)}"
     have = sum(model.labels[label] for label in missed)
     if model.alone or model.is_of_labels:
         return f"Labels alone do no better there: label more pictures of {names} (the server has {have})."

@@ -1,4 +1,4 @@
-"""predictions.npz: what the models of a run said of each test example, so that models can be compared example by example."""
+"""predictions.npz: what the models of a run said of each test example, to compare them example by example."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ def model_card(context: RunContext, result: Summary, date: str) -> str:
         *_table("How well it does", _accuracy(context, result)),
         "## What to keep in mind",
         "",
-        f"- Numbers are measured on {len(world.data.test_labels)} test pictures of the same collection, in brackets with "
-        "95 % intervals for chance in these pictures. Pictures from elsewhere may be harder.",
+        f"- Numbers are measured on {len(world.data.test_labels)} test pictures of the same collection; in brackets "
+        "are 95 % intervals, for the chance in choosing them. Pictures from elsewhere may be harder.",
         "- A picture of something that is none of the classes is given to one of them all the same.",
         *_caution(context, result),
         "",
