@@ -218,9 +218,8 @@ def _scored_models(group: Group) -> dict[str, str]:
         return {"": "final model, mean", "labels_only_": "labels only, mean"}
     only = group.runs[0].outcome
     models = {"": "final model"}
-    if model_of(only, "best_") != "the final model":
-        by = "labels held out" if of_the_kept(only) else "these test pictures"
-        models["best_"] = f"{model_of(only, 'best_')}, the best on {by}"
+    if of_the_kept(only) and model_of(only, "best_") != "the final model":
+        models["best_"] = f"{model_of(only, 'best_')}, the best on labels held out"
     return models | {prefix: "labels only" for prefix in (baseline(only),) if prefix}
 
 

@@ -98,12 +98,11 @@ class Lines(Silent):
         self._metric: Metric = "accuracy"
         self._rounds = 1
         self._baselines = BaselineLines()
-        self._say("preparing")
 
     def begin(self, world: World, first_round: int) -> None:
         self._rounds, self._metric = world.config.run.rounds, world.config.run.metric
-        if first_round > 1:
-            self._say(f"going on after {counted(first_round - 1, 'round')}")
+        done = f", going on after {first_round - 1}" if first_round > 1 else ""
+        self._say(f"training for {counted(self._rounds, 'round')}{done}")
 
     def baseline(self, progress: BaselineProgress) -> None:
         if line := self._baselines.line(progress):
