@@ -44,7 +44,7 @@ class Recipe(Checked):
     nesterov: bool = True  # Nesterov's form of the local momentum
     optimizer: Literal["sgd", "adamw"] = "sgd"  # of server and clients; momentum is adamw's β₁, and its β₂ is 0.999
     backbone_lr: Positive = 1.0  # times lr: the learning rate of all but the last layer
-    rising_rounds: Whole = 0  # over which the learning rate rises to where the cosine has it
+    warmup_rounds: Whole = 0  # Number of first rounds over which the learning rate rises linearly to its schedule.
     weight_decay: NotNegative = 5e-4  # of all weights, at every local step
     clip_norm: NotNegative = 0.0  # largest gradient norm of a step; 0 does not clip
     proximal: NotNegative = 0.0  # FedProx's μ: how strongly a client is held to the model it was sent
@@ -104,8 +104,8 @@ class Recipe(Checked):
     def local_sgd(self, t: Round) -> SGD:
         lr = cosine(self.lr, t.progress) if self.lr_schedule == "cosine" else self.lr
         kind = AdamW if self.optimizer == "adamw" else SGD
-        if t.index < self.rising_rounds:
-            lr *= t.index / self.rising_rounds
+        if t.index < self.warmup_rounds:
+            lr *= t.index / self.warmup_rounds
         nesterov, backbone = self.nesterov, self.backbone_lr
         return kind(lr, self.momentum, nesterov, self.weight_decay, self.clip_norm, backbone_lr=backbone)
 

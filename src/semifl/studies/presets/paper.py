@@ -235,7 +235,7 @@ def _author_cells() -> Iterator[PaperCell]:
         "server_batch": 64,
         "lr": 0.09,  # with two groups; 0.165 is theirs without
         "weight_decay": 1e-4,
-        "warm_up": 5 * FEDRGD_EPOCH,
+        "warmup_rounds": 5 * FEDRGD_EPOCH,
         "client_buffers": "kept",
         "server_buffers": "kept",
     }
