@@ -24,7 +24,7 @@ from semifl.learning.aggregation import Aggregation, Mean
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
 from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
-from semifl.learning.training import SGD, AdamW, Fit, Fitted, Loss, Memory, cosine
+from semifl.learning.training import SGD, AdamW, BeforeStep, Fit, Fitted, Loss, Memory, cosine
 from semifl.learning.weights import Snapshot, Weights, changed, moved
 
 
@@ -127,11 +127,19 @@ class LabeledServer(Recipe):
     server_batch: Count = 10  # pictures per step at the server
     strong_view: Kind = "fixmatch"  # FixMatch's own, or the released SemiFL program's
 
-    def server_fit(self, t: Round, W: Weights, server: Server, memory: Memory | None = None, steps: int = 0) -> Fitted:
-        """The server's labels for its epochs, or for a number of `steps`."""
+    def server_fit(
+        self,
+        t: Round,
+        W: Weights,
+        server: Server,
+        memory: Memory | None = None,
+        steps: int = 0,
+        before_step: BeforeStep | None = None,
+    ) -> Fitted:
+        """Train on the server's labels for its epochs, or for a number of `steps`."""
         batches = islice(self.server_batches(server, steps or self.server_epochs), steps or None)
         loss = self.labeled_loss(server.labels, server.facts.classes)
-        return server.fit(Fit(W, batches, loss, self.local_sgd(t), server.seed.under("fit"), memory))
+        return server.fit(Fit(W, batches, loss, self.local_sgd(t), server.seed.under("fit"), memory, before_step))
 
     def server_batches(self, server: Server, epochs: int) -> Iterator[LabeledBatch]:
         """An epoch has one batch at least."""
@@ -196,12 +204,19 @@ class LocalNorm(Recipe):
         return local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
 
     def client_fit(
-        self, client: Client, model: Snapshot, t: Round, batches: Iterator[Any], loss: Loss, buffers: bool = False
+        self,
+        client: Client,
+        model: Snapshot,
+        t: Round,
+        batches: Iterator[Any],
+        loss: Loss,
+        buffers: bool = False,
+        before_step: BeforeStep | None = None,
     ) -> Fitted:
         """Train a client, with `buffers` by the momentum that it kept."""
         memory = client.memory if buffers else None
         start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
-        return client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory))
+        return client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory, before_step))
 
     def update(self, model: Snapshot, fitted: Fitted, examples: int, buffers: bool = False) -> Update:
         """What a client gives, and what it keeps: its norms, and with `buffers` its momentum."""

@@ -14,7 +14,7 @@ from semifl.federation.world import Client, Federation, Round, RoundResult, Serv
 from semifl.fields import NotNegative
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.server_optimizer import Past
-from semifl.learning.training import Fitted, Loss, Memory
+from semifl.learning.training import BeforeStep, Fitted, Loss, Memory
 from semifl.learning.weights import Snapshot, Weights
 from semifl.methods.semifl import SemiFL
 
@@ -62,9 +62,16 @@ class SemiFLReleased(SemiFL):
         return fitted.memory if self.server_buffers == "kept" else {}
 
     def client_fit(
-        self, client: Client, model: Snapshot, t: Round, batches: Iterator[Any], loss: Loss, buffers: bool = False
+        self,
+        client: Client,
+        model: Snapshot,
+        t: Round,
+        batches: Iterator[Any],
+        loss: Loss,
+        buffers: bool = False,
+        before_step: BeforeStep | None = None,
     ) -> Fitted:
-        return super().client_fit(client, model, t, batches, loss, self.client_buffers == "kept")
+        return super().client_fit(client, model, t, batches, loss, self.client_buffers == "kept", before_step)
 
     def update(self, model: Snapshot, fitted: Fitted, examples: int, buffers: bool = False) -> Update:
         return super().update(model, fitted, examples, self.client_buffers == "kept")
