@@ -1,6 +1,6 @@
 """`balanced` without one of its parts, for the ablation of this study: `method.name = "ablated:Ablated"`.
 
-Parts that are a field of `balanced` (statistics, server_steps and warmup_steps, global momentum) are left out by that field.
+Parts that are a field of `balanced` (statistics, server_steps and warmup_steps, global momentum) are left out by it.
 Python must find this file: `PYTHONPATH=results/few-labels semifl table …`.
 """
 

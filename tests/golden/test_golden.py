@@ -1,8 +1,8 @@
 """Golden results of two rounds of every method: a change that should not move numbers must leave these alone.
 
 They pin behavior and prove nothing. Bits hold per kind of CPU and per torch and NumPy version, so they are keyed by all
-three; on a machine whose bits are not known, the numbers of the rounds must agree within a tolerance instead. A change that
-means to move numbers says so in CHANGELOG.md under "Numbers" and renews both: `python tests/golden/test_golden.py`.
+three; elsewhere the numbers of the rounds must agree within a tolerance. A change that means
+to move numbers says so in CHANGELOG.md under "Numbers" and renews both: `python tests/golden/test_golden.py`.
 """
 
 import json

@@ -200,6 +200,11 @@ class LocalNorm(Recipe):
 
     local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
 
+    @property
+    def keeps_momentum(self) -> bool:
+        """Whether clients keep their momentum between their rounds."""
+        return False
+
     def sent_weights(self, model: Snapshot) -> Weights:
         return local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
 
@@ -210,17 +215,16 @@ class LocalNorm(Recipe):
         t: Round,
         batches: Iterator[Any],
         loss: Loss,
-        buffers: bool = False,
         before_step: BeforeStep | None = None,
     ) -> Fitted:
-        """Train a client, with `buffers` by the momentum that it kept."""
-        memory = client.memory if buffers else None
+        """Train a client on `batches`, from its own norms and momentum where it keeps them."""
+        memory = client.memory if self.keeps_momentum else None
         start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
         return client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory, before_step))
 
-    def update(self, model: Snapshot, fitted: Fitted, examples: int, buffers: bool = False) -> Update:
-        """What a client gives, and what it keeps: its norms, and with `buffers` its momentum."""
-        memory = fitted.memory if buffers else {}
+    def update(self, model: Snapshot, fitted: Fitted, examples: int) -> Update:
+        """Return what a client gives, with what it keeps: its norms and its momentum, where it keeps them."""
+        memory = fitted.memory if self.keeps_momentum else {}
         if self.local_norm:
             memory = memory | local_norm.kept(fitted.weights, model.stats)
         return Update(changed(fitted.weights, self.sent_weights(model)), examples, fitted.terms, memory)

@@ -1,6 +1,6 @@
 """FedMatch as SemiFL's released program ran it until August 2022: server and clients train different channels.
 
-Server and clients train in parallel from the same weights. The server moves the first half of each tensor's channels and
+Server and clients train in parallel from the same weights. The server moves the first half of each tensor's channels,
 the clients the second half; the next model has the server's first half and the clients' mean second half.
 `docs/methods/fedmatch.md` says what its authors' method is, which is `fedmatch`.
 """
@@ -56,11 +56,10 @@ class FedMatchEarlier(SemiFLAblated):
         t: Round,
         batches: Iterator[Any],
         loss: Loss,
-        buffers: bool = False,
         before_step: BeforeStep | None = None,
     ) -> Fitted:
         step = partial(zero_gradient, part="first half")
-        return super().client_fit(client, model, t, batches, loss, buffers, step)
+        return super().client_fit(client, model, t, batches, loss, step)
 
 
 def zero_gradient(network: Network, part: Literal["first half", "second half"]) -> None:

@@ -136,7 +136,12 @@ def test_the_server_takes_its_steps_however_few_its_labels(
     server_batch: int, server_steps: int, warmup_steps: int, expected: tuple[int, int]
 ) -> None:
     """Six labels in batches of four are two steps an epoch, of which there are two at least; in batches of five one."""
-    fields = {"server_batch": server_batch, "server_epochs": 2, "server_steps": server_steps, "warmup_steps": warmup_steps}
+    fields = {
+        "server_batch": server_batch,
+        "server_epochs": 2,
+        "server_steps": server_steps,
+        "warmup_steps": warmup_steps,
+    }
     testbed = Testbed(name="balanced", **fields)
     taken = []
 
@@ -242,7 +247,9 @@ def test_a_round_moves_hardly_more_bytes_than_semifl() -> None:
 
 def test_rare_labels_can_weigh_as_much_as_common_ones() -> None:
     """Three labels of a class and one of another: weights 4 / (2 · 3) and 4 / (2 · 1)."""
-    testbed = Testbed(name="balanced", class_weights=True, warmup_steps=0, server_steps=1, server_epochs=1, server_batch=8)
+    testbed = Testbed(
+        name="balanced", class_weights=True, warmup_steps=0, server_steps=1, server_epochs=1, server_batch=8
+    )
     server = testbed.server
     server.images, server.labels = server.images[:4], torch.tensor([0, 0, 0, 2])
     seen = []

@@ -97,7 +97,12 @@ VALUES = [
     ("cifar10-250-uda", "method.objective.ratio", 7, "[FixMatch] uda.py uratio"),
     ("cifar10-250-uda", "method.objective.annealing", "none", "[FixMatch] uda.py tsa"),
     ("cifar10-250-mean_teacher", "method.objective.unlabeled_weight", 50.0, "[FixMatch] mean_teacher.py"),
-    ("svhn-250-mean_teacher", "method.objective.unlabeled_weight", 50.0, "[FixMatch] mean_teacher.py, one for all data"),
+    (
+        "svhn-250-mean_teacher",
+        "method.objective.unlabeled_weight",
+        50.0,
+        "[FixMatch] mean_teacher.py, one for all data",
+    ),
     ("cifar10-250-mean_teacher", "method.objective.ramp_up", 0.4, "[FixMatch] mean_teacher.py warmup_pos"),
     ("cifar10-250-mean_teacher", "method.objective.ramp", "linear", "[FixMatch] mean_teacher.py"),
     ("cifar10-250-mean_teacher", "method.objective.decay", 0.999, "[FixMatch] mean_teacher.py ema"),
