@@ -99,6 +99,8 @@ def fill_table(tables: list[ResultTable], folder: Path, seeds: list[int], hands:
         for number, done in enumerate(_outcomes(todo, folder, hands), 1):
             line = f"{done.cell.name} seed {done.seed}: {done.text}"
             typer.echo(f"{number}/{len(todo)}  {line}", err=True)
+            if done.trace and options.wants_traceback():
+                typer.echo(done.trace, err=True)
             if done.failed:
                 failures.append(line)
     return failures
