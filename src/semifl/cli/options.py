@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import click
 import typer
@@ -30,6 +30,9 @@ WorkersInEach = Annotated[int, typer.Option("--workers", min=1, help="Processes 
 On = Annotated[
     str,
     typer.Option("--on", metavar="ADDRESS|FILE", help="A Dask cluster: tcp://HOST:8786, or a file (docs/cluster.md)."),
+]
+TableFormat = Annotated[
+    Literal["markdown", "latex", "csv", "json"], typer.Option("--format", help="How the table is printed.")
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")]
 Track = Annotated[

@@ -56,4 +56,4 @@ def run_cell(cell: Cell, seed: int, folder: Path, workers: int, device: str) -> 
         result = start_or_resume(decode({**cell.config, "seed": seed}), directory, workers, device)
     except Exception as error:  # a bug in one method must not cost the others their results
         return CellRun(cell, seed, True, error_sentence(error), full_traceback(error) if has_traceback(error) else "")
-    return CellRun(cell, seed, False, f"{result['accuracy']:.1f} % in {result['seconds']:.0f} s")
+    return CellRun(cell, seed, False, f"done in {result['seconds']:.0f} s")
