@@ -205,7 +205,11 @@ class LocalNorm(Recipe):
         """Whether clients keep their momentum between their rounds."""
         return False
 
-    def sent_weights(self, model: Snapshot) -> Weights:
+    def sent_weights(self, message: Any) -> Weights:
+        return self.shared_weights(cast(Snapshot, message))
+
+    def shared_weights(self, model: Snapshot) -> Weights:
+        """Return the part of a model that travels: all, or all but the norms that stay with each client."""
         return local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
 
     def client_fit(
@@ -223,11 +227,15 @@ class LocalNorm(Recipe):
         return client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory, before_step))
 
     def update(self, model: Snapshot, fitted: Fitted, examples: int) -> Update:
-        """Return what a client gives, with what it keeps: its norms and its momentum, where it keeps them."""
+        """Return what a client gives, with what it keeps: its norms and its momentum, where it keeps them.
+
+        `model` is the one that was sent. A method whose message holds more than a model overrides `sent_weights`, so
+        that is not called here.
+        """
         memory = fitted.memory if self.keeps_momentum else {}
         if self.local_norm:
             memory = memory | local_norm.kept(fitted.weights, model.stats)
-        return Update(changed(fitted.weights, self.sent_weights(model)), examples, fitted.terms, memory)
+        return Update(changed(fitted.weights, self.shared_weights(model)), examples, fitted.terms, memory)
 
 
 def supervised_loss(network: Network, batch: LabeledBatch, weights: Tensor | None = None) -> dict[str, Tensor]:

@@ -162,6 +162,7 @@ class ClientSite:
 
     def __init__(self, place: Place, client: int, seed: Seed, memory: Memory | None, ask: Ask | None = None) -> None:
         self._place = place
+        self.index = client
         self._ask = ask  # of those who train side by side; None trains alone
         positions = place.holdings[client]
         self._oracle = Oracle(place.hidden_labels[positions])

@@ -83,6 +83,10 @@ class RunDirectory:
         event = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "event": kind, **facts}
         add_text(self.path / "events.jsonl", json.dumps(event) + "\n")
 
+    def add_failure(self, what: str, trace: str) -> None:
+        """Append a traceback to run.log, which is for whoever wrote the code that failed."""
+        add_text(self.path / "run.log", f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what}\n{trace.rstrip()}\n\n")
+
     def write_summary(self, summary: Summary) -> None:
         replace_text(self.path / "result.json", json.dumps(summary, indent=1) + "\n")
 
@@ -155,6 +159,11 @@ class RunDirectory:
         """Where the run was started, or nothing if that is lost."""
         return self.facts("environment.json", problems)
 
+    def code_versions(self) -> list[dict[str, str]]:
+        """Return the digests of all code that made the run, by name: as it began, and each time it was resumed."""
+        resumed = (event.get("environment") for event in self.lines("events.jsonl", []))
+        return [code_versions_of(each) for each in (self.environment(), *resumed) if isinstance(each, dict)]
+
     def rounds(self, problems: list[str] | None = None) -> list[Any]:
         """The finished rounds as far as they can be read and count upwards; the last may have been cut off."""
         rounds: list[Any] = []
@@ -223,6 +232,20 @@ class RunDirectory:
                 break
             records.append(record)
         return records
+
+
+def code_versions_of(environment: JSON) -> dict[str, str]:
+    """Return the digest of semifl and of each file of a person's own, by what the configuration calls it."""
+    own = environment.get("own_code")
+    entries = own.items() if isinstance(own, dict) else ()
+    files = {name: code.get("digest") for name, code in entries if isinstance(code, dict)}
+    return {name: str(digest) for name, digest in {"semifl": environment.get("digest"), **files}.items()}
+
+
+def versions_that_differ(versions: Sequence[dict[str, str]]) -> list[str]:
+    """Return the names of the code that is not the same everywhere."""
+    names = dict.fromkeys(name for each in versions for name in each)
+    return [name for name in names if len({each.get(name) for each in versions}) > 1]
 
 
 def _object(line: str) -> JSON | None:

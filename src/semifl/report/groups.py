@@ -17,7 +17,7 @@ SEEDLESS = ("seed", "threads", "stack", "compile", "test_every")  # what may dif
 
 
 class Point(NamedTuple):
-    """A round's mean over the seeds, and one standard deviation to either side."""
+    """A round's mean over the seeds, and one sample standard deviation to either side."""
 
     round: int
     mean: float
@@ -68,7 +68,7 @@ class Group:
 
 
 def _point(index: int, values: list[float]) -> Point:
-    mean, spread = statistics.fmean(values), statistics.pstdev(values)
+    mean, spread = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
     return Point(index, mean, mean - spread, mean + spread)
 
 
