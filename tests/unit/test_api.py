@@ -79,10 +79,20 @@ def test_data_from_tensors_arrays_and_floats_are_the_same_data() -> None:
 
 def test_pictures_that_are_not_square_are_cropped_and_resized() -> None:
     wide = paint(9, 0, (8, 20))[0]
-    data = toy_data(clients=[wide, paint(6, 1, (30, 30))[0]]).load()
+    data = toy_data(clients=[wide, paint(6, 1, (30, 30))[0]], size=8).load()
     assert data.facts.size == 8
     assert torch.equal(data.images[12:21], wide[:, :, :, 6:14])
     assert toy_data(size=5).load().images.shape[2:] == (5, 5)
+
+
+def test_arrays_that_are_not_square_need_a_size() -> None:
+    wide = paint(9, 0, (8, 20))[0]
+    with pytest.raises(UserError, match=r"clients\[0\] is 8 × 20, not square: with size = 8 the middle"):
+        toy_data(clients=[wide])
+    with pytest.raises(UserError, match=r"labeled\[1\] is 8 × 20"):
+        toy_data(labeled=([paint(1, 0)[0][0], wide[0]], [0, 1]))
+    photographs = [Image.fromarray(picture.permute(1, 2, 0).numpy()) for picture in wide]
+    assert toy_data(clients=[photographs]).load().images.shape[2:] == (8, 8)
 
 
 def test_grey_stays_grey_and_joins_colour() -> None:

@@ -34,8 +34,9 @@ class FederatedData:
     Pictures are tensors or arrays [n, channels, height, width], [n, height, width, channels] or (grey) [n, height,
     width], or lists of single pictures that need not be of one size; uint8, or floats between 0 and 1, which are
     rounded to 256 steps. A Pillow image is seen as its file would be: upright, in its palette's colours, white where it
-    is transparent. What is not square is cropped to its centre, and all are resized to `size` × `size` (by default the
-    shorter side of the first labeled picture). Everything is grey if every picture is.
+    is transparent. With a `size` what is not square is cropped to its center and all are resized to `size` × `size`;
+    without one, arrays must be square, and the first labeled picture gives the size. Everything is gray if every
+    picture is.
 
     labeled        the server's pictures and their labels, whole numbers from 0 on
     clients        the pictures of each client
@@ -180,10 +181,11 @@ def _gather(
     flip: bool,
 ) -> Dataset:
     """Everything in one data set: the server's pictures first, then client by client."""
-    parts = [as_pictures(_pair(labeled, "labeled")[0], "labeled")]
-    parts += [as_pictures(images, f"clients[{number}]") for number, images in enumerate(clients)]
+    asked = "size" if size is None else ""
+    parts = [as_pictures(_pair(labeled, "labeled")[0], "labeled", asked)]
+    parts += [as_pictures(images, f"clients[{number}]", asked) for number, images in enumerate(clients)]
     if not isinstance(test, float):
-        parts.append(as_pictures(_pair(test, "test")[0], "test"))
+        parts.append(as_pictures(_pair(test, "test")[0], "test", asked))
     side, channels = min(parts[0][0].shape[2:]) if size is None else size, channels_of(parts)
     images = [to_square(part, side, channels) for part in parts]
     known = as_labels(labeled[1], len(images[0]), "the labels of labeled")

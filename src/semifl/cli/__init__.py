@@ -25,6 +25,7 @@ from semifl.cli import (
     figure,
     init,
     list_,
+    options,
     predict,
     report,
     resume,
@@ -35,7 +36,7 @@ from semifl.cli import (
     theory,
     trust,
 )
-from semifl.errors import RunStopped, UserError
+from semifl.errors import RunStopped, UserError, error_sentence, full_traceback, own_code_location
 from semifl.registry import did_you_mean
 
 # Words people try first, and the verb they mean.
@@ -57,6 +58,14 @@ class Verbs(typer.core.TyperGroup):
             raise click.Abort from error
 
 
+class Verb(typer.core.TyperCommand):
+    """A verb that runs a person's code, and so can show where that raised an error (`_say_error`)."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, last = super().get_params(ctx)
+        return [*own, options.traceback_flag(), last]  # the last is --help
+
+
 typer.core.HAS_RICH = False  # our help is plain text; for rich, typer would write "\\[required]"
 app = typer.Typer(
     name="semifl",
@@ -67,20 +76,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for name, verb in {"init": init, "run": run, "resume": resume, "list": list_, "show": show, "check": check}.items():
-    app.command(name)(verb.command)
+    app.command(name, cls=Verb)(verb.command)
 app.add_typer(data.app, name="data")
 app.add_typer(backbone.app, name="backbone")
 app.add_typer(theory.app, name="theory")
 app.add_typer(deploy.app, name="deploy")
-app.command("evaluate")(evaluate.command)
-app.command("predict")(predict.command)
-app.command("table")(table.command)
-app.command("figure")(figure.command)
-app.command("report")(report.command)
-app.command("export")(export.command)
-app.command("compare")(compare.command)
-app.command("sweep")(sweep.command)
-app.command("trust")(trust.command)
+app.command("evaluate", cls=Verb)(evaluate.command)
+app.command("predict", cls=Verb)(predict.command)
+app.command("table", cls=Verb)(table.command)
+app.command("figure", cls=Verb)(figure.command)
+app.command("report", cls=Verb)(report.command)
+app.command("export", cls=Verb)(export.command)
+app.command("compare", cls=Verb)(compare.command)
+app.command("sweep", cls=Verb)(sweep.command)
+app.command("trust", cls=Verb)(trust.command)
 
 
 def _version(wanted: bool) -> None:
@@ -112,10 +121,9 @@ def invoke(arguments: list[str]) -> int:
     try:
         code = app(arguments, standalone_mode=False)
     except UserError as error:
-        return _say(str(error))
+        return _say_error(error, arguments, 2)
     except RunStopped as error:
-        _say(str(error))
-        return 1
+        return _say_error(error, arguments, 1)
     except click.UsageError as error:
         return _say(_usage(error, arguments))
     except click.ClickException as error:
@@ -123,7 +131,23 @@ def invoke(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         typer.echo("interrupted", err=True)
         return 130
+    except Exception as error:
+        if not own_code_location(error):  # a mistake of semifl's own: whoever repairs it needs the traceback
+            raise
+        return _say_error(error, arguments, 2)
     return code if isinstance(code, int) else 0
+
+
+def _say_error(error: Exception, arguments: list[str], code: int) -> int:
+    """Print one sentence, with --traceback everything."""
+    whole = options.TRACEBACK in arguments
+    if whole:
+        typer.echo(full_traceback(error), err=True)
+    told = isinstance(error, UserError | RunStopped)
+    _say(
+        f"{error if told else error_sentence(error)}{'' if whole or told else f'; {options.TRACEBACK} shows the rest'}"
+    )
+    return code
 
 
 def _usage(error: click.UsageError, arguments: list[str]) -> str:

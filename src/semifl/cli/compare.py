@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +11,6 @@ from semifl.cli import options
 from semifl.errors import UserError
 
 if TYPE_CHECKING:
-    from semifl.report.comparison import Difference
     from semifl.report.groups import Group
 
 
@@ -22,34 +19,34 @@ def command(
     metric: Annotated[
         str, typer.Option("--metric", help="A number of result.json [default: the metric that decided the first run].")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    form: options.TableFormat = "markdown",
     on: options.On = "",
 ) -> None:
     """Mean over seeds for each setting, and paired differences from the first with 95 % intervals.
 
     With --on, runs that are not finished are finished first, on the cluster.
     """
-    from semifl.report.comparison import paired
+    from semifl.report.comparison import mixed_code
     from semifl.report.groups import group_runs
     from semifl.report.reading import read_run
+    from semifl.report.tables import LABELS_ONLY, Entry, Grid, render
 
     if on:
         _finish(list(dict.fromkeys(runs)), on)
     groups = group_runs([read_run(path) for path in dict.fromkeys(runs)])
     metric = metric or groups[0].metric
-    alone = {group.label: _labels_only(group, metric) for group in groups}
-    values = {group.label: _by_seed(group, metric) for group in groups}
-    first = next(iter(values))
-    differences = {name: paired(each, values[first]) for name, each in values.items() if name != first}
-    if as_json:
-        plain = {name: _plain(each) for name, each in differences.items() if each}
-        facts = {
-            name: {"values": each, "labels_only": alone[name], "difference": plain.get(name)}
-            for name, each in values.items()
-        }
-        typer.echo(json.dumps({"metric": metric, "against": first, "settings": facts}))
-        return
-    _print(values, alone, differences, metric, first)
+    alone = {group.label: Entry(_labels_only(group, metric)) for group in groups}
+    rows = {group.label: [Entry(_by_seed(group, metric)), alone[group.label]] for group in groups}
+    columns = [metric, LABELS_ONLY]
+    if not any(entry.values for entry in alone.values()):
+        columns, rows = columns[:1], {label: entries[:1] for label, entries in rows.items()}
+    grid = Grid(metric, columns, rows, against=groups[0].label, paired_columns=1)
+    typer.echo(render([grid], form))
+    unpaired = [label for label in rows if label != grid.against and grid.differences(label)[0] is None]
+    if unpaired:
+        typer.echo(f"No seed in common with {grid.against!r}: {'; '.join(unpaired)}.", err=True)
+    if sentence := mixed_code({group.label: [run.path for run in group.runs] for group in groups}):
+        typer.echo(f"warning: {sentence}", err=True)
 
 
 def _finish(runs: list[Path], on: str) -> None:
@@ -62,41 +59,12 @@ def _finish(runs: list[Path], on: str) -> None:
     finish_on(find_cluster(on, "auto"), runs, options.told())
 
 
-def _print(
-    values: dict[str, dict[int, float]],
-    alone: dict[str, dict[int, float]],
-    differences: dict[str, Difference | None],
-    metric: str,
-    first: str,
-) -> None:
-    from semifl.report.comparison import difference_text, summary
-    from semifl.report.markdown import markdown_table
-
-    lines = [
-        [name, summary(each), summary(alone[name]) or "–", difference_text(differences.get(name))]
-        for name, each in values.items()
-    ]
-    header = ["settings", f"{metric}: mean (sd, n)", "labels only", "difference [95 % interval]"]
-    shown = range(4) if any(alone.values()) else (0, 1, 3)
-    typer.echo(markdown_table([header[i] for i in shown], [[line[i] for i in shown] for line in lines]))
-    if len(values) > 1:
-        unpaired = [name for name in values if name != first and differences[name] is None]
-        typer.echo(f"\nDifferences are from {first!r}, seed by seed.")
-        if unpaired:
-            typer.echo(f"No seed in common with it: {'; '.join(unpaired)}.")
-
-
 def _labels_only(group: Group, metric: str) -> dict[int, float]:
     """The same number of each run's better model trained without clients, by seed, where there are such."""
     from semifl.records.verdict import labels_only
 
     found = {run.seed: labels_only(run.outcome, metric) for run in group.runs}
     return {seed: value for seed, value in found.items() if value is not None}
-
-
-def _plain(difference: Difference) -> dict[str, float | None]:
-    """JSON has no infinity: the interval of a single seed is null."""
-    return {key: value if math.isfinite(value) else None for key, value in difference._asdict().items()}
 
 
 def _by_seed(group: Group, metric: str) -> dict[int, float]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from semifl.errors import RunStopped, UserError
+from semifl.errors import RunStopped, UserError, error_sentence, has_traceback, own_code_location
 from semifl.records.metrics import WORDS, metric_of, of_the_kept
 from semifl.records.record import Summary
 from semifl.records.verdict import baseline, faults, model_of, other_numbers, read_faults, verdict, with_interval
@@ -41,8 +41,7 @@ def interrupted(directory: Path, on: str = "") -> Iterator[None]:
         typer.echo(f"interrupted; every finished round is kept: {resume}", err=True)
         raise typer.Exit(130) from None
     except RunStopped as error:
-        again = resume if (directory / "config.toml").exists() else "the same command goes on"
-        raise RunStopped(f"{error}; every finished round is kept: {again}") from error
+        raise _stopped(error, directory, resume) from error
     except OSError as error:
         if error.errno not in (*WRITING_FAILED, *IN_THE_WAY):
             raise
@@ -51,6 +50,18 @@ def interrupted(directory: Path, on: str = "") -> Iterator[None]:
             f"cannot write {error.filename or directory}: {error.strerror}; "
             f"every finished round is kept, so {remedy} and go on with: {resume}"
         ) from error
+    except Exception as error:
+        if isinstance(error, UserError) or not own_code_location(error) or not (directory / "run.log").exists():
+            raise
+        raise _stopped(error, directory, resume) from error
+
+
+def _stopped(error: Exception, directory: Path, resume: str) -> RunStopped:
+    """What ended a run, where its traceback is, and how to go on."""
+    again = resume if (directory / "config.toml").exists() else "the same command goes on"
+    log = directory / "run.log"
+    where = f"; its traceback is in {log}" if has_traceback(error) and log.exists() else ""
+    return RunStopped(f"{error_sentence(error)}{where}; every finished round is kept: {again}")
 
 
 def finished(directory: Path, result: Summary) -> None:

@@ -69,7 +69,7 @@ def _percent(value: float | None) -> str:
 
 
 def _print_classes(found: Assessment) -> None:
-    from semifl.report.markdown import markdown_table
+    from semifl.report.tables import markdown_table
 
     lines = [
         [name, str(each.pictures), *(_percent(getattr(each, column)).removesuffix(" %") for column in COLUMNS)]
@@ -80,7 +80,7 @@ def _print_classes(found: Assessment) -> None:
 
 
 def _print_confusion(found: Assessment) -> None:
-    from semifl.report.markdown import markdown_table
+    from semifl.report.tables import markdown_table
 
     rows = zip(found.classes, found.confusion.tolist(), strict=True)
     lines = [[name, *(str(count) if count else "·" for count in counts)] for name, counts in rows]

@@ -66,9 +66,10 @@ def command(
     wanted, figures = parse_seeds(seeds) if seeds else [], _of_runs(chosen, scale)
     cells = tuple(line.cell for each in figures.values() for line in _lines(each))
     refuse_other_recipes(cells, where)
-    failures = fill_table([ResultTable("", cells)], where, wanted, hands) if wanted and cells else []
+    drawn = [ResultTable("", cells)] if wanted and cells else []
+    failures = fill_table(drawn, where, wanted, hands, "best_test_accuracy") if drawn else []
     pictures = {}
-    for name in chosen:
+    for name in _with_runs(chosen, figures, scale, where):
         pictures[name] = _save(_drawn(name, figures, scale, where), folder, name)
         typer.echo(f"{folder / name}.png, {name}.svg")
     if page:
@@ -95,6 +96,26 @@ def _of_runs(names: list[str], scale: str) -> dict[str, PaperFigure]:
     from semifl.studies.paper_figures import FIGURES, paper_figure
 
     return {name: paper_figure(name, scale) for name in names if name in FIGURES}
+
+
+def _with_runs(chosen: list[str], figures: dict[str, PaperFigure], scale: str, where: Path) -> list[str]:
+    """Those that can be drawn: without any run a figure would be an empty frame."""
+    from semifl.studies.tables import runs_of
+
+    empty = [
+        name
+        for name in chosen
+        if name in figures and not any(runs_of(where, line.cell, "rounds.jsonl") for line in _lines(figures[name]))
+    ]
+    if empty:
+        sentence = (
+            f"no run of {', '.join(empty)} is in {where}: make them with "
+            f"'semifl figure {' '.join(empty)} --scale {scale} --seeds 0'"
+        )
+        if len(empty) == len(chosen):
+            raise UserError(sentence)
+        options.notify(sentence)
+    return [name for name in chosen if name not in empty]
 
 
 def _lines(figure: PaperFigure) -> list[FigureLine]:
@@ -131,9 +152,9 @@ def _curve(line: FigureLine, where: Path, marked: bool) -> Curve:
     from semifl.report.groups import Group
     from semifl.report.paper_figures import Curve, printed_value
     from semifl.report.reading import read_run
+    from semifl.studies.tables import runs_of
 
-    found = sorted(where.glob(f"{line.cell.name}-seed-*/rounds.jsonl"))
-    runs = [read_run(path.parent) for path in found if path.parent.name.rpartition("-")[2].isdigit()]
+    runs = [read_run(path) for path in runs_of(where, line.cell, "rounds.jsonl").values()]
     return Curve(Group(line.label, runs), printed_value(line.cell.value) if marked else None)
 
 
@@ -184,5 +205,7 @@ def _save(figure: Figure, folder: Path, name: str) -> str:
 def _write_page(page: Path, pictures: dict[str, str], scale: str) -> None:
     from semifl.report.paper_figures import write_page
 
-    write_page(page, "The figures of the paper", f"scale {scale}", [(ABOUT[name], pictures[name]) for name in pictures])
+    write_page(
+        page, "The figures of the paper", f"scale {scale}", [(ABOUT[name], each) for name, each in pictures.items()]
+    )
     typer.echo(f"page: {page}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+import click
 import typer
 
 from semifl.errors import UserError
@@ -30,11 +31,15 @@ On = Annotated[
     str,
     typer.Option("--on", metavar="ADDRESS|FILE", help="A Dask cluster: tcp://HOST:8786, or a file (docs/cluster.md)."),
 ]
+TableFormat = Annotated[
+    Literal["markdown", "latex", "csv", "json"], typer.Option("--format", help="How the table is printed.")
+]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")]
 Track = Annotated[
     list[str] | None, typer.Option("--track", metavar="NAME", help="Also tell tensorboard, mlflow or wandb each round.")
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+TRACEBACK = "--traceback"  # of every verb that runs a person's code
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 
@@ -124,6 +129,19 @@ def told() -> Log:
     from semifl.federation.workers import Log
 
     return Log(lambda event, **facts: None, lambda sentence: typer.echo(f"warning: {sentence}", err=True))
+
+
+def traceback_flag() -> click.Option:
+    """Return the flag that shows errors in full; `wants_traceback` tells whether it was given."""
+    return click.Option([TRACEBACK], is_flag=True, expose_value=False, callback=_note, help="Show errors in full.")
+
+
+def _note(context: click.Context, _: click.Parameter, given: bool) -> None:
+    context.meta[TRACEBACK] = given
+
+
+def wants_traceback() -> bool:
+    return bool(click.get_current_context().meta.get(TRACEBACK))
 
 
 def trackers(tensorboard: bool, track: list[str] | None) -> list[str]:

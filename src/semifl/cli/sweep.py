@@ -16,6 +16,7 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file with [grid]; see docs/tables.md.")],
     out: Annotated[Path | None, typer.Option("--out", help="Where the runs lie [default: runs/sweeps/NAME].")] = None,
     metric: table.Metric = "",
+    form: options.TableFormat = "markdown",
     jobs: options.Jobs = None,
     workers: options.WorkersInEach = 1,
     on: options.On = "",
@@ -31,7 +32,7 @@ def command(
     metric = metric or table.deciding(sweep.table)
     folder = out or Path("runs/sweeps") / file.stem
     adopt([sweep.table], folder)
-    failures = table.fill_table([sweep.table], folder, sweep.seeds, options.hands(on, jobs, workers, device))
+    failures = table.fill_table([sweep.table], folder, sweep.seeds, options.hands(on, jobs, workers, device), metric)
 
     def rank(row: str) -> float:
         cell = sweep.table.at(row, "accuracy")
@@ -39,5 +40,6 @@ def command(
         return ranked(metric, sum(values.values()) / len(values)) if values else -math.inf
 
     best_first = sorted(sweep.table.cells, key=lambda cell: -rank(cell.row))
-    table.print_table(ResultTable(sweep.table.title, tuple(best_first)), folder, metric, best_first[0].row)
+    ordered = ResultTable(sweep.table.title, tuple(best_first))
+    table.print_tables([ordered], folder, [metric], best_first[0].row, form, population=False)
     table.report_failures(failures)

@@ -52,18 +52,19 @@ def fingerprint(data: Dataset) -> str:
     return digest.hexdigest()
 
 
-def as_pictures(given: Any, what: str) -> list[Tensor]:
+def as_pictures(given: Any, what: str, size: str = "") -> list[Tensor]:
     """uint8 [n, 1 or 3, height, width] each: one tensor, or a list of single pictures if they were given as such.
 
-    Floats must lie between 0 and 1 and become whole numbers from 0 to 255 by rounding.
+    Floats must lie between 0 and 1 and become whole numbers from 0 to 255 by rounding. Arrays must be square where the
+    name of the setting that asks for a `size` is given: without one, a crop would be nobody's wish.
     """
     if isinstance(given, Image.Image):
         return [_picture(given, what)]
     if isinstance(given, (list, tuple)):
         if not given:
             raise UserError(f"{what} holds no pictures")
-        return [_picture(picture, f"{what}[{number}]") for number, picture in enumerate(given)]
-    return [_pictures(_array(given, what), what)]
+        return [_picture(picture, f"{what}[{number}]", size) for number, picture in enumerate(given)]
+    return [_refuse_oblong(_pictures(_array(given, what), what), what, size)]
 
 
 def as_labels(given: Any, count: int, what: str) -> Tensor:
@@ -104,9 +105,20 @@ def _array(given: Any, what: str) -> Tensor:
     return torch.from_numpy(np.array(array.astype(array.dtype.newbyteorder("="), copy=False), order="C"))
 
 
-def _picture(given: Any, what: str) -> Tensor:
-    pixels = _seen(given, what) if isinstance(given, Image.Image) else given
-    return _pictures(_array(pixels, what)[None], what)
+def _picture(given: Any, what: str, size: str = "") -> Tensor:
+    if isinstance(given, Image.Image):  # a photograph, which may be cropped as a file of one is
+        return _pictures(_array(_seen(given, what), what)[None], what)
+    return _refuse_oblong(_pictures(_array(given, what)[None], what), what, size)
+
+
+def _refuse_oblong(images: Tensor, what: str, size: str) -> Tensor:
+    height, width = images.shape[2:]
+    if size and height != width:
+        raise UserError(
+            f"{what} is {height} × {width}, not square: with {size} = {min(height, width)} the middle of each is cut "
+            "out, or pad the arrays to squares yourself"
+        )
+    return images
 
 
 def _seen(picture: Image.Image, what: str) -> np.ndarray[Any, Any]:

@@ -44,8 +44,8 @@ class LocalFederation:
     """All clients of a simulation; `size` 0 is a federation nobody has joined.
 
     A client whose code raises has failed; after `failures_allowed` of them the run stops, naming round and client.
-    Clients' memory is carried to and from jobs that do not see the run's files. `stack` clients train side by side in
-    one process.
+    `on_failure` is given which client failed and its traceback where the run goes on. Clients' memory is carried to and
+    from jobs that do not see the run's files. `stack` clients train side by side in one process.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class LocalFederation:
         failures_allowed: int = 0,
         memory: ClientMemory | None = None,
         stack: int = 1,
+        on_failure: Callable[[str, str], None] | None = None,
     ) -> None:
         self._pool = pool
         self._method = method
@@ -65,6 +66,7 @@ class LocalFederation:
         self._failures_allowed = failures_allowed
         self._carried = None if pool.sees_files else memory
         self._stack = stack
+        self._on_failure = on_failure or (lambda what, trace: None)
 
     def __len__(self) -> int:
         return self._size
@@ -117,6 +119,7 @@ class LocalFederation:
         if self._failures_allowed <= 0:  # fewer than none, if a person has lowered the limit since
             raise RunStopped(f"client {client} failed in round {t.index}: {failure.reason}") from failure
         self._failures_allowed -= 1
+        self._on_failure(f"client {client} failed in round {t.index}", failure.trace)
         return Reply(client, None, "failed", failure.reason, {})
 
     def statistics(self, weights: Weights, of: Cohort, own: BatchNormStats | None = None) -> Iterator[BatchNormStats]:

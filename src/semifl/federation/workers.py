@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 import torch.multiprocessing
 
-from semifl.errors import RunStopped, UserError
+from semifl.errors import RunStopped, error_sentence
 from semifl.federation.shared_memory import Handle, SharedMessages
 
 Job = Callable[[Any, Any, Any], Any]
@@ -36,15 +36,16 @@ class JobFailed(Exception):
     def __init__(self, reason: str, trace: str, errno: int | None = None, kind: str = "") -> None:
         super().__init__(reason)
         self.reason, self.trace, self.errno, self.kind = reason, trace, errno, kind
+        if trace:
+            self.add_note(trace)  # so that every traceback of this error shows where the job raised
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JobFailed, (self.reason, self.trace, self.errno, self.kind)
 
     @staticmethod
     def of(error: Exception) -> JobFailed:
-        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         number = error.errno if isinstance(error, OSError) else None
-        return JobFailed(" ".join(reason.split()), traceback.format_exc(), number, type(error).__name__)
+        return JobFailed(error_sentence(error), traceback.format_exc(), number, type(error).__name__)
 
 
 def must(results: Iterator[Any]) -> Iterator[Any]:

@@ -93,6 +93,7 @@ class Server(Participant, Protocol):
 class Client(Participant, Protocol):
     """A site without labels."""
 
+    index: ClientId  # its number: of the simulation's clients, or among the sites of a real run
     memory: Memory | None  # what this client kept from its last participation
 
     def outputs(self, model: Snapshot, images: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -83,16 +83,20 @@ class RunDirectory:
         event = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "event": kind, **facts}
         add_text(self.path / "events.jsonl", json.dumps(event) + "\n")
 
+    def add_failure(self, what: str, trace: str) -> None:
+        """Append a traceback to run.log, which is for whoever wrote the code that failed."""
+        add_text(self.path / "run.log", f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what}\n{trace.rstrip()}\n\n")
+
     def write_summary(self, summary: Summary) -> None:
         replace_text(self.path / "result.json", json.dumps(summary, indent=1) + "\n")
 
     def forget_summary(self) -> None:
         (self.path / "result.json").unlink(missing_ok=True)
 
-    def set_exports_aside(self, rounds: int) -> list[Path]:
-        """Give exports names that say of how many rounds they are: the model beside them will soon be another."""
+    def set_aside(self, names: Iterable[str], rounds: int) -> list[Path]:
+        """Rename those of these files that exist so that they say of how many rounds they are."""
         aside = []
-        for file in (self.path / f"model{ending}" for ending in (".onnx", ".pt")):
+        for file in (self.path / name for name in names):
             if file.is_file():
                 aside.append(file.rename(file.with_name(f"{file.stem}-of-{rounds}-rounds{file.suffix}")))
         return aside
@@ -154,6 +158,11 @@ class RunDirectory:
     def environment(self, problems: list[str] | None = None) -> JSON:
         """Where the run was started, or nothing if that is lost."""
         return self.facts("environment.json", problems)
+
+    def code_versions(self) -> list[dict[str, str]]:
+        """Return the digests of all code that made the run, by name: as it began, and each time it was resumed."""
+        resumed = (event.get("environment") for event in self.lines("events.jsonl", []))
+        return [code_versions_of(each) for each in (self.environment(), *resumed) if isinstance(each, dict)]
 
     def rounds(self, problems: list[str] | None = None) -> list[Any]:
         """The finished rounds as far as they can be read and count upwards; the last may have been cut off."""
@@ -223,6 +232,20 @@ class RunDirectory:
                 break
             records.append(record)
         return records
+
+
+def code_versions_of(environment: JSON) -> dict[str, str]:
+    """Return the digest of semifl and of each file of a person's own, by what the configuration calls it."""
+    own = environment.get("own_code")
+    entries = own.items() if isinstance(own, dict) else ()
+    files = {name: code.get("digest") for name, code in entries if isinstance(code, dict)}
+    return {name: str(digest) for name, digest in {"semifl": environment.get("digest"), **files}.items()}
+
+
+def versions_that_differ(versions: Sequence[dict[str, str]]) -> list[str]:
+    """Return the names of the code that is not the same everywhere."""
+    names = dict.fromkeys(name for each in versions for name in each)
+    return [name for name in names if len({each.get(name) for each in versions}) > 1]
 
 
 def _object(line: str) -> JSON | None:

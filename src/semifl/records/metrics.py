@@ -24,7 +24,7 @@ MEANINGS = {
     "auc": "How often a test picture of a class gets a higher probability of it than one of another class",
     "f1": "Mean over the classes of the harmonic mean of precision and recall",
 }
-LOWER_IS_BETTER = ("calibration_error",)
+LOWER_IS_BETTER = ("calibration_error", "bytes_up", "bytes_down", "seconds")
 OF_A_MODEL = tuple(WORDS)  # what is measured of every model; the last three only where there are two classes
 
 

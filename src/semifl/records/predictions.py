@@ -12,7 +12,7 @@ import numpy as np
 from semifl.durable import replace_file
 from semifl.errors import UserError
 from semifl.intervals import Floats, Labels
-from semifl.regular import LARGEST_TEXT, refuse_irregular
+from semifl.regular import LARGEST_TEXT, open_regular
 
 NAME = "predictions.npz"
 LABELS = "labels"
@@ -38,12 +38,13 @@ def write_predictions(path: Path, labels: Labels, models: Mapping[str, Floats]) 
 def read_predictions(path: Path) -> ModelPredictions:
     """Read the file back; raise a UserError if it is missing or damaged."""
     try:
-        refuse_irregular(path, LARGEST_TEXT)
-        with zipfile.ZipFile(path) as archive:
-            if sum(each.file_size for each in archive.infolist()) > LARGEST_TEXT:
-                raise ValueError("it is too large")
-        with np.load(path, allow_pickle=False) as file:
-            arrays: dict[str, Any] = {name: file[name] for name in file.files}
+        with open_regular(path, LARGEST_TEXT) as file:
+            with zipfile.ZipFile(file) as archive:
+                if sum(each.file_size for each in archive.infolist()) > LARGEST_TEXT:
+                    raise ValueError("it is too large")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as loaded:
+                arrays: dict[str, Any] = {name: loaded[name] for name in loaded.files}
         labels = arrays.pop(LABELS)
         _check(labels, arrays)
     except FileNotFoundError as error:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from semifl.configuration.health import MESSAGES
+from semifl.federation.signals import BINS
 from semifl.records.faults import OFTEN_WRONG
 from semifl.records.metrics import metric_of, said, said_probability
 from semifl.records.record import number
@@ -213,11 +214,11 @@ def histograms(record: dict[str, object]) -> dict[int, list[float]]:
     if not isinstance(listed, list):
         return {}
     by_client = zip(clients(record, "cohort"), (counts(each) for each in listed), strict=False)
-    return {client: bins for client, bins in by_client if len(bins) == 10 and sum(bins) > 0}
+    return {client: bins for client, bins in by_client if len(bins) == BINS and sum(bins) > 0}
 
 
 def mean_confidence(bins: list[float]) -> float:
-    edges = pairwise(i / 10 for i in range(11))
+    edges = pairwise(i / BINS for i in range(BINS + 1))
     return sum((low + high) / 2 * count for (low, high), count in zip(edges, bins, strict=True)) / sum(bins)
 
 

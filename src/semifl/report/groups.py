@@ -18,7 +18,7 @@ SEEDLESS = ("seed", "threads", "stack", "compile", "test_every")  # what may dif
 
 
 class Point(NamedTuple):
-    """A round's mean over the seeds, and one standard deviation to either side."""
+    """A round's mean over the seeds, and one sample standard deviation to either side."""
 
     round: int
     mean: float
@@ -82,7 +82,7 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def _point(index: int, values: list[float]) -> Point:
-    middle, spread = statistics.fmean(values), statistics.pstdev(values)
+    middle, spread = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
     return Point(index, middle, middle - spread, middle + spread)
 
 

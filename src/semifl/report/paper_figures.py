@@ -41,6 +41,7 @@ class Drawing:
     ylabel: str = "percent"
     shares: bool = False  # over the share of each line's rounds
     bytes_too: bool = False
+    zoomed: bool = False  # the height of the curves instead of 0 to 100 percent
 
 
 def printed_value(text: str) -> float | None:
@@ -81,7 +82,8 @@ def _draw_panel(axes: Any, panel: Drawing) -> None:
     for style, level in zip(LEVEL_STYLES, panel.levels, strict=False):
         _draw_level(axes, level, style, right)
     axes.set(title=panel.title, xlabel="percent of its training" if panel.shares else "round", ylabel=panel.ylabel)
-    axes.set_ylim(0, 102)
+    if not panel.zoomed:
+        axes.set_ylim(0, 102)
     axes.grid(alpha=0.3)
     axes.set_xlim(0, right)
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -122,6 +124,12 @@ def save(figure: Figure, directory: Path, name: str) -> str:
     figure.savefig(text, format="svg", metadata={"Date": None})
     replace_text(directory / f"{name}.svg", text.getvalue())
     return text.getvalue()
+
+
+def save_as(figure: Figure, file: Path) -> None:
+    """Write one file, in the format that its name ends with."""
+    metadata = {"Date": None} if file.suffix == ".svg" else None
+    replace_file(file, lambda part: figure.savefig(part, dpi=110, format=file.suffix[1:], metadata=metadata))
 
 
 def write_page(page: Path, title: str, note: str, figures: Sequence[tuple[str, str]]) -> None:

@@ -128,9 +128,8 @@ class RunContext:
     def clients(self, failures_allowed: int = 0) -> Federation:
         if self.elsewhere:
             return self.elsewhere.federation(self.tally)
-        size = len(self.world.division.clients)
-        stack = self.world.config.run.stack
-        return LocalFederation(self.pool, size, self.method, self.tally, failures_allowed, self.memory, stack)
+        size, stack, log = len(self.world.division.clients), self.world.config.run.stack, self.directory.add_failure
+        return LocalFederation(self.pool, size, self.method, self.tally, failures_allowed, self.memory, stack, log)
 
     @property
     def client_pictures(self) -> list[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 import tomllib
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +19,12 @@ from semifl.configuration.code import code_in, remember_own_run
 from semifl.configuration.config import Config, decode, of_run, read
 from semifl.configuration.health import ACTIONS, MESSAGES, Known
 from semifl.data.duplicates import duplicates
-from semifl.errors import RunStopped, UserError
+from semifl.errors import RunStopped, UserError, full_traceback, has_traceback
 from semifl.federation.cluster.address import Cluster
 from semifl.federation.pools import check_reachable
 from semifl.learning.precision import choose
 from semifl.learning.weights import Weights, digest, distance, is_finite
-from semifl.records.directory import RunDirectory
+from semifl.records.directory import RunDirectory, code_versions_of, versions_that_differ
 from semifl.records.metrics import best_shown
 from semifl.records.record import Measured, RoundRecord, Summary, is_best
 from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files, restore_best
@@ -79,7 +79,7 @@ def start(
     check_outputs(place)  # before anything is written: a mistake must leave no run behind
     check_training(place, world.config)
     remember_own_run(world.config.table())  # first: a run that is killed from here on must go on by its directory
-    directory.create(world.config.table(), environment())
+    directory.create(world.config.table(), environment(world.config.table()))
     if world.config.warm_start.partial and (loaded := what_was_loaded(world)):
         (observer or Silent()).warn(loaded)
         directory.add_event("weights", what=loaded)
@@ -154,8 +154,13 @@ def _go_on(
             f"{directory.path} has lost its checkpoints, so its {len(directory.rounds())} rounds cannot be continued"
         )
     check_training(world.place(None, device), world.config)
-    directory.add_event("resumed", after=done, environment=environment())
-    return _run(world, directory, workers, device, observer or Silent(), elsewhere)
+    begun, now = directory.code_versions(), environment(world.config.table())
+    directory.add_event("resumed", after=done, environment=now)
+    observer = observer or Silent()
+    if begun and (changed := versions_that_differ([begun[-1], code_versions_of(now)])):
+        names = " and ".join(changed)
+        observer.warn(f"the code of {names} has changed since round {done}: the rounds to come use it as it is now")
+    return _run(world, directory, workers, device, observer, elsewhere)
 
 
 def changes(directory: RunDirectory, config: Config) -> list[str]:
@@ -188,7 +193,10 @@ def _run(
     observer: Observer,
     elsewhere: Elsewhere | None,
 ) -> Summary:
-    with open_context(world, directory, workers, device, observer, elsewhere) as context:
+    with (
+        _failures_logged(directory),
+        open_context(world, directory, workers, device, observer, elsewhere) as context,
+    ):
         first = context.first_weights
         standing = _load(context, first)  # before anything is trained or removed: refuse what does not belong here
         settle_rounds(context, standing.done)
@@ -203,6 +211,18 @@ def _run(
         context.memory.forget_after(standing.done)
         last, progress = _remaining_rounds(context, standing)
         return finish(context, last, progress.state, baselines, progress.guard)
+
+
+@contextmanager
+def _failures_logged(directory: RunDirectory) -> Iterator[None]:
+    """Keep the traceback of what ends a run, unless one sentence tells all there is to know."""
+    try:
+        yield
+    except Exception as error:
+        if has_traceback(error):
+            with suppress(OSError):  # a full disk must not hide why the run ended
+                directory.add_failure("the run ended", full_traceback(error))
+        raise
 
 
 def _first_learned(context: RunContext, method: Any, which: str, done: int) -> Weights:

@@ -22,7 +22,7 @@ def write_model_card(context: RunContext, result: Summary) -> None:
 
 def model_card(context: RunContext, result: Summary, date: str) -> str:
     world, facts = context.world, context.world.data.facts
-    where = environment()
+    where = environment(world.config.table())
     lines = [
         f"# A classifier of {facts.classes} classes",
         "",

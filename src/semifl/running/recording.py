@@ -14,13 +14,16 @@ import numpy
 import torch
 
 from semifl import __version__
+from semifl.configuration.code import own_code
 from semifl.federation.signals import recorded
 from semifl.federation.tally import Tally
 from semifl.federation.world import Round
 from semifl.learning.evaluation import Score
 from semifl.learning.metrics import EVEN
+from semifl.provenance import package_commit, package_digest
 from semifl.records.metrics import METRICS
 from semifl.records.record import ABSENT, JSON, Measured, SideTerms
+from semifl.toml import Table
 
 
 def measure(t: Round, tally: Tally, update_norm: float, positive: int) -> Measured:
@@ -76,10 +79,15 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def environment() -> JSON:
-    """Where and how a run was started, so that a number can be traced."""
+def environment(config: Table) -> JSON:
+    """Return where, how and with which code a run was started, so that a number can be traced."""
+    commit, modified = package_commit() or (None, None)
     return {
         "semifl": __version__,
+        "commit": commit,
+        "modified": modified,
+        "digest": package_digest(),
+        "own_code": {name: code._asdict() for name, code in own_code(config).items()},
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,

@@ -62,7 +62,7 @@ def reproduce(directory: Path, rounds: int, workers: int, device: str) -> Verdic
         with suppress(_Enough):
             start(config, again.path, workers, device, _Watch(len(recorded)))
         repeated = again.rounds()
-    then, now = run.environment(), environment()
+    then, now = run.environment(), environment(config.table())
     changed = {key: (str(then.get(key)), str(now[key])) for key in MATTERS if then.get(key) != now[key]}
     for before, after in zip(recorded, repeated, strict=True):
         if fields := _differing(before, after):

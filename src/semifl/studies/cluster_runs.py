@@ -54,7 +54,7 @@ def fill_on(cluster: Cluster, todo: Sequence[tuple[Cell, int]], folder: Path, lo
         for number, answer in pool.as_done(run_there, errands):
             cell, seed = todo[number]
             if isinstance(answer, JobFailed):
-                yield CellRun(cell, seed, True, answer.reason)
+                yield CellRun(cell, seed, True, answer.reason, answer.trace)
                 continue
             directory = run_directory(folder, cell, seed)
             write_files(directory, answer.files)

@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from semifl.configuration.config import decode
-from semifl.errors import RunStopped, UserError
+from semifl.errors import error_sentence, full_traceback, has_traceback
 from semifl.running.loop import start_or_resume
 from semifl.studies.tables import Cell, run_directory
 
 
 class CellRun(NamedTuple):
+    """Outcome of one run of a cell."""
+
     cell: Cell
     seed: int
     failed: bool
     text: str
+    trace: str = ""  # the whole traceback, where it tells more than the text
 
 
 def fill(todo: Sequence[tuple[Cell, int]], folder: Path, jobs: int, workers: int, device: str) -> Iterator[CellRun]:
@@ -51,8 +54,6 @@ def run_cell(cell: Cell, seed: int, folder: Path, workers: int, device: str) -> 
     directory = run_directory(folder, cell, seed)
     try:
         result = start_or_resume(decode({**cell.config, "seed": seed}), directory, workers, device)
-    except (UserError, RunStopped) as error:
-        return CellRun(cell, seed, True, str(error))
     except Exception as error:  # a bug in one method must not cost the others their results
-        return CellRun(cell, seed, True, f"{type(error).__name__}: {error}")
-    return CellRun(cell, seed, False, f"{result['accuracy']:.1f} % in {result['seconds']:.0f} s")
+        return CellRun(cell, seed, True, error_sentence(error), full_traceback(error) if has_traceback(error) else "")
+    return CellRun(cell, seed, False, f"done in {result['seconds']:.0f} s")

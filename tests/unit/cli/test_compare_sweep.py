@@ -27,12 +27,12 @@ def test_compare_pairs_runs_by_their_seeds(tmp_path: Path, capsys: Output) -> No
     assert invoke(["compare", *map(str, runs)]) == 0
     out = capsys.readouterr().out
     assert "threshold = 0.95" in out
-    assert "81.0 (0.8, n = 3)" in out  # sd of 80, 81, 82 over the population: √(2/3)
+    assert "81.0 (1.0, n = 3, 78.5 to 83.5)" in out  # 80, 81, 82: sd 1, t(0.975, 2) = 4.303: ± 4.303 / √3
     # Differences 4, 4, 5: mean 4.33, sd 0.577, t(0.975, 2) = 4.303: ± 1.43
     assert "+4.3 [+2.9, +5.8]" in out
-    assert invoke(["compare", "--json", *map(str, runs)]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["settings"]["threshold = 0.7"]["difference"]["seeds"] == 3
+    assert invoke(["compare", "--format", "json", *map(str, runs)]) == 0
+    (table,) = json.loads(capsys.readouterr().out)
+    assert table["rows"]["threshold = 0.7"]["accuracy"]["difference"]["seeds"] == 3
 
 
 def test_compare_by_the_best_round_has_labels_alone_beside_it(tmp_path: Path, capsys: Output) -> None:
@@ -48,7 +48,7 @@ def test_compare_by_the_best_round_has_labels_alone_beside_it(tmp_path: Path, ca
 def test_compare_says_when_runs_have_no_seed_in_common(tmp_path: Path, capsys: Output) -> None:
     runs = [make_run(tmp_path / "a", 0, 80.0), make_run(tmp_path / "b", 1, 90.0, threshold=0.5)]
     assert invoke(["compare", *map(str, runs)]) == 0
-    assert "No seed in common" in capsys.readouterr().out
+    assert "No seed in common" in capsys.readouterr().err
 
 
 def test_mistakes_in_comparing_are_one_sentence(tmp_path: Path, capsys: Output) -> None:

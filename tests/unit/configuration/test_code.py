@@ -23,6 +23,7 @@ FACTS = {
     **{"class_names": ["a", "b"], "mean": [0.5], "std": [0.5]},
     **{"may_flip": True, "channels": 1, "size": 8},
 }
+TESTS = Path(__file__).parents[2]
 EVIL = "import pathlib\n\npathlib.Path(__file__).with_name('ran').touch()\n\n\ndef build():\n    raise ValueError\n"
 
 
@@ -111,8 +112,8 @@ def test_a_run_directory_imports_nothing_wherever_it_names_it(tmp_path: Path, ra
 def test_what_a_person_runs_is_known_afterwards_and_only_that(tmp_path: Path, nobody_known: Path, capsys) -> None:
     start(decode({**toy_table(), "rounds": 1, "labels_only": False}), tmp_path / "run")
     assert [line.split(" ", 1)[1] for line in nobody_known.read_text().splitlines()] == [
-        "toys:ToyData",
-        "toys:toy_model",
+        f"toys:ToyData\t{TESTS}",  # and where it was imported from
+        f"toys:toy_model\t{TESTS}",
     ]
     shutil.copytree(tmp_path / "run", tmp_path / "elsewhere")
     load_model(tmp_path / "elsewhere" / "model.safetensors")

@@ -50,6 +50,7 @@ def test_it_is_divided_like_any_other(file: Path) -> None:
         ({"test_labels": None}, "has no test_labels: it holds test_images, train_images, train_labels"),
         ({"train_labels": np.zeros(5, int)}, "train_labels of .* must be one label for each of the 12 pictures"),
         ({"train_images": np.zeros((12, 6, 6)) + 7.0}, "holds floats from 7 to 7"),
+        ({"train_images": np.zeros((12, 4, 8))}, "train_images of .* is 4 × 8, not square: with data.size = 4"),
         ({"train_images": np.array([{}] * 12)}, "is not a NumPy archive that can be read"),
     ],
 )

@@ -142,3 +142,17 @@ def test_a_site_refuses_fedrgd_with_three_thousand_steps(pictures, tmp_path):
     table = table_of("fedrgd", 1, client_epochs=1, iterations=3000)
     with pytest.raises(UserError, match=r"limits\.most_epochs"):
         run_with(pictures, tmp_path, Policy(limits=Limits(most_epochs=1)), table)
+
+
+def test_a_client_has_the_number_of_its_site(pictures, tmp_path, monkeypatch):
+    """Its place among the sites, which the order tells every site anyway."""
+    seen = []
+
+    def client_update(self, client, model, t):
+        seen.append((client.index, len(client.images)))
+
+    monkeypatch.setattr(METHODS["semifl"], "client_update", client_update)
+    next((pictures / "clients" / SITES[1]).iterdir()).unlink()  # so that the sites can be told apart
+    run_with(pictures, tmp_path, Policy(), table_of("semifl", 1))
+    held = [len(list((pictures / "clients" / site).iterdir())) for site in SITES]
+    assert sorted(seen) == list(enumerate(held))

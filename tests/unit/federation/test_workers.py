@@ -164,7 +164,7 @@ def check_failure(pool: Pool) -> None:
     failure = results.pop(3)
     assert results == [0, 10, 20, 40, 50, 60, 70, 80, 90]  # the others go on
     assert isinstance(failure, JobFailed)
-    assert failure.reason == "ValueError: item 3 is bad"
+    assert failure.reason == "ValueError: item 3 is bad (tests/jobs.py:30)"
     assert "fails_at" in failure.trace  # for whoever wrote the job
     check_usable(pool)
 

@@ -1,11 +1,12 @@
 """Differences over seeds, by hand."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 
-from semifl.report.comparison import difference_text, paired, summary
-from semifl.report.markdown import markdown_table
+from semifl.report.comparison import Mean, difference_text, mean_of, mean_text, mixed_code, paired
 
 
 def test_a_paired_difference_and_its_interval_by_hand() -> None:
@@ -34,14 +35,42 @@ def test_one_seed_has_no_interval_and_none_no_difference() -> None:
     assert difference_text(None) == ""
 
 
-def test_a_summary_has_the_papers_standard_deviation() -> None:
-    assert summary({}) == ""
-    assert summary({4: 90.0}) == "90.0 (n = 1)"
-    assert summary({0: 88.0, 1: 92.0}) == "90.0 (2.0, n = 2)"  # of the population: √(((−2)² + 2²) / 2)
+def test_a_mean_over_seeds_by_hand() -> None:
+    assert mean_of({}) is None
+    assert mean_text(mean_of({})) == ""
+    assert mean_of({4: 90.0}) == Mean(90.0, None, None, None, 1)
+    assert mean_text(mean_of({4: 90.0})) == "90.0 (n = 1)"
+    # 88 and 92: of the sample √((4 + 4) / 1) = 2.83, of the population √((4 + 4) / 2) = 2; t(0.975, 1) = 12.7062.
+    half = 12.7062 * math.sqrt(8) / math.sqrt(2)
+    found, papers = mean_of({0: 88.0, 1: 92.0}), mean_of({0: 88.0, 1: 92.0}, population=True)
+    assert found is not None
+    assert papers is not None
+    assert (found.deviation, papers.deviation) == pytest.approx((math.sqrt(8), 2.0))
+    assert (found.low, found.high) == pytest.approx((90 - half, 90 + half), abs=1e-3)
+    assert (papers.low, papers.high) == (found.low, found.high)
+    assert mean_text(found) == f"90.0 (2.8, n = 2, {90 - half:.1f} to {90 + half:.1f})"
 
 
-def test_markdown_lines_up() -> None:
-    text = markdown_table(["", "IID"], [["Π-Model", "1"], ["x", "22.0"]])
-    lines = text.splitlines()
-    assert len({len(line) for line in lines}) == 1
-    assert lines[1] == "|---------|------|"
+def made_with(path: Path, semifl: str, own: str = "", resumed: str = "") -> Path:
+    """A run directory that says which code made it."""
+    path.mkdir()
+    files = {"mine:Method": {"digest": own}} if own else {}
+    (path / "environment.json").write_text(json.dumps({"digest": semifl, "own_code": files}))
+    if resumed:
+        event = {"event": "resumed", "environment": {"digest": resumed, "own_code": files}}
+        (path / "events.jsonl").write_text(json.dumps(event) + "\n")
+    return path
+
+
+def test_runs_of_one_cell_made_with_different_code_are_told_in_one_sentence(tmp_path: Path) -> None:
+    a, same = made_with(tmp_path / "a-seed-0", "s1", "m1"), made_with(tmp_path / "a-seed-1", "s1", "m1")
+    changed = made_with(tmp_path / "a-seed-2", "s1", "m2")
+    other = made_with(tmp_path / "b-seed-0", "s2")
+    assert mixed_code({"a": [a, same], "b": [other]}) == ""  # cells may differ from each other
+    sentence = mixed_code({"a": [a, same, changed], "b": [other]})
+    assert sentence.startswith(
+        "the runs of 'a' were made with different code of mine:Method (a-seed-0, a-seed-1 | a-seed-2): "
+    )
+    twice = made_with(tmp_path / "c-seed-0", "s1", resumed="s2")  # one run of two versions
+    assert "different code of semifl (c-seed-0)" in mixed_code({"c": [twice]})
+    assert ", and so in 1 more: " in mixed_code({"a": [a, changed], "c": [twice]})

@@ -42,7 +42,7 @@ class StoppedAfterOne(Silent):
 
 
 def test_plain_labels_only_is_semifls(tmp_path: Path) -> None:
-    ours = start(decode(table(name="balanced", warm_up=3, server_steps=4)), tmp_path / "balanced")
+    ours = start(decode(table(name="balanced", warmup_steps=3, server_steps=4)), tmp_path / "balanced")
     semifl = start(decode(table(name="semifl", clip_norm=1.0)), tmp_path / "semifl")
     for name in ("accuracy", "balanced_accuracy", "auc", "f1", "calibration_error"):
         assert ours[f"plain_labels_only_{name}"] == semifl[f"labels_only_{name}"]
@@ -52,7 +52,7 @@ def test_plain_labels_only_is_semifls(tmp_path: Path) -> None:
 def test_plain_labels_only_has_a_start_of_its_own(tmp_path: Path) -> None:
     """What the plain server is compared for must not have taught it first."""
     ours = start(
-        decode({**table(name="balanced", warm_up=3, server_steps=4), "start": "labels"}), tmp_path / "balanced"
+        decode({**table(name="balanced", warmup_steps=3, server_steps=4), "start": "labels"}), tmp_path / "balanced"
     )
     semifl = start(decode({**table(name="semifl", clip_norm=1.0), "start": "labels"}), tmp_path / "semifl")
     for name in ("accuracy", "balanced_accuracy", "auc", "f1", "calibration_error"):
@@ -60,7 +60,7 @@ def test_plain_labels_only_has_a_start_of_its_own(tmp_path: Path) -> None:
 
 
 def test_nothing_is_trained_twice(tmp_path: Path) -> None:
-    config = decode(table(name="balanced", warm_up=3, server_steps=4))
+    config = decode(table(name="balanced", warmup_steps=3, server_steps=4))
     whole = start(config, tmp_path / "whole")
     with pytest.raises(Killed):
         start(config, tmp_path / "cut", observer=KilledInTheBaselines())
@@ -74,7 +74,7 @@ def test_nothing_is_trained_twice(tmp_path: Path) -> None:
 
 
 def test_the_better_of_both_is_the_baseline_and_the_rest_is_behind_a_fold(tmp_path: Path) -> None:
-    result = start(decode(table(name="balanced", warm_up=3, server_steps=4)), tmp_path / "run")
+    result = start(decode(table(name="balanced", warmup_steps=3, server_steps=4)), tmp_path / "run")
     result |= {"accuracy": 90.0, "labels_only_accuracy": 84.5, "plain_labels_only_accuracy": 92.25}
     del result["difference"]
     (tmp_path / "run/result.json").write_text(json.dumps(result))
@@ -95,7 +95,7 @@ def test_progress_says_which_model_of_how_many(tmp_path: Path) -> None:
         def baseline(self, progress: BaselineProgress) -> None:
             told.append(progress)
 
-    config = {**table(name="balanced", warm_up=3, server_steps=4), "start": "labels", "rounds": 1}
+    config = {**table(name="balanced", warmup_steps=3, server_steps=4), "start": "labels", "rounds": 1}
     start(decode(config), tmp_path / "run", observer=Listening())
     models = [each.model for each in told]
     assert sorted(set(models)) == [1, 2, 3, 4]  # the start of the rounds, that of the plain server, plain, all
@@ -107,7 +107,7 @@ def test_progress_says_which_model_of_how_many(tmp_path: Path) -> None:
 
 def test_a_plain_start_that_was_interrupted_is_gone_on_with(tmp_path: Path) -> None:
     """Of a run that had rounds already when a person asked for labels only."""
-    config = {**table(name="balanced", warm_up=3, server_steps=4), "start": "labels", "rounds": 3}
+    config = {**table(name="balanced", warmup_steps=3, server_steps=4), "start": "labels", "rounds": 3}
     whole = start(decode(config), tmp_path / "whole")
     start(decode({**config, "labels_only": False}), tmp_path / "cut", observer=StoppedAfterOne())
     path = tmp_path / "cut/config.toml"

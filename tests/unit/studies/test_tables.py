@@ -25,6 +25,7 @@ from semifl.studies.tables import (
     own_table,
     paper_tables,
     run_directory,
+    wanted_runs,
 )
 from toys import toy_table
 
@@ -70,7 +71,7 @@ def test_tiny_has_every_row_iid_and_with_two_classes() -> None:
     # Results: 9 rows of one place, 7 for each partition; then 9, 4, 2 and 5 rows at both; then the authors' two.
     assert sum(len(table.cells) for table in tiny) == (9 + 2 * 7) + 2 * (9 + 4 + 2 + 5) + 2
     # SemiFL itself stands in four tables, FedAvg + FixMatch in two, the supervised rows in three and there twice.
-    assert len(missing(tiny, Path("nowhere"), [0])) == 65 - 2 * 3 - 2 - 2 * 4
+    assert len(wanted_runs(tiny, Path("nowhere"), [0])) == 65 - 2 * 3 - 2 - 2 * 4
 
 
 def test_scaling_keeps_what_a_row_is_about() -> None:
@@ -103,7 +104,7 @@ def test_small_is_the_cell_with_a_fast_network_and_recipe() -> None:
     assert many["method"]["activity_rate"] == small(find("cifar10-iid-heterofl").table)["method"]["activity_rate"] < 0.1
     authors = small(find("fedrgd-authors").table)
     assert (authors["data"]["clients"], authors["method"]["activity_rate"]) == (10, 1.0)  # all, as its authors had it
-    assert authors["method"]["warm_up"] < authors["rounds"]
+    assert authors["method"]["warmup_rounds"] < authors["rounds"]
     released, itself = (small(find(f"cifar10-250-iid-fedmatch{suffix}").table) for suffix in ("-released", ""))
     assert released["method"]["threshold"] == 0.6
     assert "threshold" not in itself["method"]
@@ -158,7 +159,7 @@ def test_results_are_read_by_seed_and_damaged_ones_left_out(tmp_path: Path) -> N
     assert measured(tmp_path, cell, "accuracy") == {0: 90.5, 10: 80.0}
     assert measured(tmp_path, other, "accuracy") == {1: 70.0}
     table = ResultTable("", (cell, other))
-    todo = [(each.name, seed) for each, seed in missing([table, table], tmp_path, [0, 1])]
+    todo = [(each.name, seed) for each, seed in missing(wanted_runs([table, table], tmp_path, [0, 1]))]
     assert todo == [("a-b", 0), ("a", 1)]
 
 
@@ -226,7 +227,9 @@ def test_an_unfinished_run_is_resumed(tmp_path: Path) -> None:
     list(fill([(cell, 3)], tmp_path / "whole", 1, 1, "cpu"))
     list(fill([(cell, 3)], tmp_path / "cut", 1, 1, "cpu"))
     (run_directory(tmp_path / "cut", cell, 3) / "result.json").unlink()
-    (outcome,) = fill(missing([ResultTable("", (cell,))], tmp_path / "cut", [3]), tmp_path / "cut", 1, 1, "cpu")
+    (outcome,) = fill(
+        missing(wanted_runs([ResultTable("", (cell,))], tmp_path / "cut", [3])), tmp_path / "cut", 1, 1, "cpu"
+    )
     assert not outcome.failed
     whole, cut = (measured(tmp_path / name, cell, "accuracy") for name in ("whole", "cut"))
     assert whole == cut
@@ -249,8 +252,8 @@ def test_runs_of_an_earlier_version_are_found_again(tmp_path: Path) -> None:
     assert not same.exists()
     assert (run_directory(tmp_path, cell, 3) / "result.json").is_file()
     assert changed.exists()
-    assert (cell, 3) not in missing([table], tmp_path, [3])
-    assert (other, 3) in missing([table], tmp_path, [3])
+    assert (cell, 3) not in missing(wanted_runs([table], tmp_path, [3]))
+    assert (other, 3) in missing(wanted_runs([table], tmp_path, [3]))
 
 
 def test_a_run_that_settled_its_precision_is_found_again(tmp_path: Path) -> None:

@@ -28,14 +28,15 @@ class Npz(Checked):
     """
 
     root: str = ""  # the .npz file
-    size: Annotated[int, Range(0, LARGEST_SIDE)] = 0  # side of the square pictures, in pixels; 0: as they are
+    size: Annotated[int, Range(0, LARGEST_SIDE)] = 0  # Side in pixels of the cropped pictures; 0 keeps square ones.
     classes: str = ""  # their names in the order of the labels, with commas between; numbers if left out
     flip: bool = True  # a mirrored picture is as good an example as the original
 
     def load(self) -> Dataset:
         arrays = _read(Path(self.root).expanduser())
         train, test = (
-            as_pictures(arrays[f"{part}_images"], f"{part}_images of {self.root}") for part in ("train", "test")
+            as_pictures(arrays[f"{part}_images"], f"{part}_images of {self.root}", "" if self.size else "data.size")
+            for part in ("train", "test")
         )
         side, channels = self.size or min(train[0].shape[2:]), channels_of([train, test])
         images, test_images = (to_square(part, side, channels) for part in (train, test))

@@ -6,12 +6,10 @@ with several threads would give other bits. A machine with many cores has many w
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import threading
 import time
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +23,7 @@ from semifl.federation.packing import Packed, pack, unpack
 from semifl.federation.sites import Place
 from semifl.federation.workers import Job, JobFailed, threads
 from semifl.learning.devices import find_device
+from semifl.provenance import package_digest
 from semifl.regular import remove_folder
 
 FORGOTTEN_AFTER = 3600.0  # seconds: a run that was killed cannot say that it needs its place no more
@@ -65,21 +64,11 @@ def versions() -> dict[str, str]:
     """All that must be the same at both ends: what is sent is pickled, and bits are promised."""
     return {
         "semifl": semifl.__version__,
-        "the code of semifl": _code(),
+        "the code of semifl": package_digest(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
     }
-
-
-@cache
-def _code() -> str:
-    """A digest of the package's files: two checkouts of one version may differ."""
-    root = Path(semifl.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:12]
 
 
 def receive(run: str, packed: Packed, device: str, dask_worker: Any) -> str:
