@@ -25,7 +25,8 @@ Output = pytest.CaptureFixture[str]
 
 def with_plain(**keys: object) -> dict:
     """Two classes and a method whose labels-only models are two."""
-    method = {"name": "balanced", "warmup_steps": 3, "server_steps": 4, "lr": 0.05, "server_epochs": 1, "client_epochs": 1}
+    epochs = {"server_epochs": 1, "client_epochs": 1}
+    method = {"name": "balanced", "warmup_steps": 3, "server_steps": 4, "lr": 0.05, **epochs}
     data = {"name": "toys:TwoKinds", "labeled": 24, "clients": 3}
     return {**two_kinds_table(), "rounds": 2, "data": data, "method": method, **keys}
 
