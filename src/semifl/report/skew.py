@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from semifl.records.faults import class_name
+from semifl.records.verdict import faults
 from semifl.report.reading import Run, counts
 
 RECENT = 3  # rounds
@@ -54,6 +55,8 @@ def skew_text(run: Run) -> str:
     name = class_name(run.class_names[found.label])
     what = "the clients' pictures are taken for" if found.is_of_all else "the confident pseudo-labels are"
     text = f"{100 * found.taken:.0f} % of {what} {name}, but only {100 * found.own:.0f} % of the server's labels. "
+    if any(fault.name == "one class" for fault in faults(run.outcome)):
+        return f"{text}The test pictures show that the model has collapsed to one class."
     if found.estimate is None:
         why = "only the confident pictures were counted"
         if found.is_of_all and run.confusion:

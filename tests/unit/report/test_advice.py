@@ -10,6 +10,7 @@ from semifl.report.advice import advise, advise_together, mean_confidence, odd_s
 from semifl.report.groups import group_runs
 from semifl.report.page import page
 from semifl.report.reading import read_run
+from semifl.report.skew import skew_text
 from written_runs import round_line, write_run
 
 
@@ -67,6 +68,8 @@ def test_sites_that_really_hold_more_of_a_class_are_told_from_a_collapse(tmp_pat
 def test_a_collapse_that_the_test_pictures_show_is_not_explained_by_the_sites(tmp_path: Path) -> None:
     fault = {"name": "one class", "sentence": "The model says ill for every test picture.", "remedy": "Do not."}
     assert "taken for ill" not in skewed(tmp_path, [[0, 100], [0, 100]], faults=[fault])
+    text = skew_text(read_run(tmp_path / "run"))  # below the figure
+    assert text.endswith("The test pictures show that the model has collapsed to one class.")
 
 
 UNCLEAR = {"test_examples": 300, "difference": {"against": "labels_only", "accuracy": [1.0, -3.0, 5.0]}}
