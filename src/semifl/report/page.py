@@ -186,7 +186,9 @@ def _tiles(group: Group) -> list[tuple[str, str]]:
     measured = is_one and group.runs[0].is_finished
     value, less = _percent(mean(reached)), _percent(mean(alone))
     if measured:
-        value, less = with_interval(only, f"{kept}{metric}"), with_interval(only, f"{baseline(only)}{metric}")
+        value = with_interval(only, f"{kept}{metric}")
+    if is_one and (prefix := baseline(only)):
+        less = with_interval(only, f"{prefix}{metric}")
     tiles = [(name, value), ("labels only", less)]
     if gap := _over_seeds(reached, alone):
         some = "" if gap.seeds == len(group.runs) else f", in {gap.seeds} of {len(group.runs)} runs"

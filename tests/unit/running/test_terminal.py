@@ -139,10 +139,11 @@ def test_the_page_of_a_run_that_goes_on_has_numbers_and_names(tmp_path: Path) ->
     table = {**toy_table(), "rounds": 3}
     start(decode(table), tmp_path / "run", observer=Reading())
     (text,) = seen
-    alone = json.loads((tmp_path / "run/result.json").read_text())["labels_only_accuracy"]
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    alone, (low, high) = result["labels_only_accuracy"], result["intervals"]["labels_only_accuracy"]
     second = json.loads((tmp_path / "run/rounds.jsonl").read_text().splitlines()[1])["accuracy"]
     assert f"<dt>accuracy so far</dt><dd>{second:.1f} %</dd>" in text
-    assert f"<dt>labels only</dt><dd>{alone:.1f} %</dd>" in text
+    assert f"<dt>labels only</dt><dd>{alone:.1f} % [{low:.1f}, {high:.1f}]</dd>" in text
     assert "green" in text  # a class by its name
 
 
