@@ -1,4 +1,4 @@
-"""Processor seconds of bookkeeping per client, for cohorts of 100 to 100,000: replies tallied, and the round's record."""
+"""Processor seconds of bookkeeping per client, for cohorts of 100 to 100,000: replies tallied, and the record."""
 
 from __future__ import annotations
 
