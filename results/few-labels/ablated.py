@@ -1,6 +1,6 @@
 """`balanced` without one of its parts, for the ablation of this study: `method.name = "ablated:Ablated"`.
 
-Parts that are a field of `balanced` (statistics, server_steps and warm_up, global momentum) are left out by that field.
+Parts that are a field of `balanced` (statistics, server_steps and warmup_steps, global momentum) are left out by it.
 Python must find this file: `PYTHONPATH=results/few-labels semifl table …`.
 """
 
@@ -30,7 +30,7 @@ class Ablated(Balanced):
         """Without strong labels SemiFL's server: weak views."""
         if self.without != "strong labels":
             return super().server_update(server, W, t)
-        steps = self.server_steps + (self.warm_up if t.index == 1 else 0)
+        steps = self.server_steps + (self.warmup_steps if t.index == 1 else 0)
         in_an_epoch = math.ceil(len(server.labels) / self.server_batch)
         return self.server_fit(t, W, server, steps=max(steps, self.server_epochs * in_an_epoch)).weights
 

@@ -2,7 +2,7 @@
 
 `python results/few-labels/make_fashion.py FOLDER OUT` reads the four .gz files of Fashion-MNIST in FOLDER (as in
 Debian's package dataset-fashion-mnist) and writes two files to OUT: fashion.npz, which the tables use, and
-fashion-held-out.npz, on which settings are chosen. All of the second are training pictures that the first does not have.
+fashion-held-out.npz, on which settings are chosen: training pictures that the first does not have.
 """
 
 from __future__ import annotations

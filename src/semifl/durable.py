@@ -62,8 +62,6 @@ def _umask() -> int:
 
 
 def _force(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":  # Windows cannot open a folder
-        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

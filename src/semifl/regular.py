@@ -32,14 +32,15 @@ def read_bytes(path: Path, largest: int = LARGEST_TEXT) -> bytes:
         return file.read(_size(file, path, largest))  # and not what somebody adds meanwhile
 
 
-def refuse_irregular(path: Path, largest: int) -> None:
-    """For readers that open the file themselves."""
+@contextmanager
+def open_regular(path: Path, largest: int = LARGEST_PICTURE) -> Iterator[IO[bytes]]:
+    """Open a regular file of at most `largest` bytes for a reader that takes an open file.
+
+    Readers must not open the path again: what it leads to can change in between.
+    """
     with _opened(path, os.O_RDONLY, "rb") as file:
         _size(file, path, largest)
-
-
-def refuse_irregular_picture(path: Path) -> None:
-    refuse_irregular(path, LARGEST_PICTURE)
+        yield file
 
 
 def remove_folder(path: Path) -> None:

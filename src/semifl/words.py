@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -19,3 +20,9 @@ def shown(name: object) -> str:
 def resume_command(run: Path) -> str:
     """What a person types to go on with a run, wherever it lies."""
     return f"semifl resume {quote(str(run))}"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """'a', 'a and b', 'a, b, c and 4 more'."""
+    names = list(names) if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from semifl.regular import add_text, read_bytes, read_text, refuse_irregular, why
+from semifl.regular import add_text, open_regular, read_bytes, read_text, why
 
 ODD: dict[str, Callable[[Path], object]] = {
     "a folder": lambda path: path.mkdir(),
@@ -16,7 +16,7 @@ ODD: dict[str, Callable[[Path], object]] = {
 }
 DOERS: list[Callable[[Path], object]] = [
     read_bytes,
-    lambda path: refuse_irregular(path, 10),
+    lambda path: open_regular(path, 10).__enter__(),
     lambda path: add_text(path, "more"),
 ]
 

@@ -15,12 +15,15 @@ from torch import Tensor, nn
 from semifl.data.arrays import as_pictures, to_square
 from semifl.data.dataset import Facts
 from semifl.errors import UserError
+from semifl.intervals import Interval, PairedDifference
 from semifl.learning import batchnorm
 from semifl.learning.evaluation import slices
 from semifl.learning.network import Network
 from semifl.learning.targets import pseudo_labels
-from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, of_the_kept, said
+from semifl.records.faults import Fault
+from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, of_the_kept
 from semifl.records.record import RoundRecord, Summary, number
+from semifl.records.verdict import difference, faults, interval, labels_only, verdict, with_interval
 from semifl.report.curves import draw_curves
 from semifl.trained.export import ENDINGS, Target, export
 from semifl.trained.modelfile import TrainedModel
@@ -108,14 +111,33 @@ class Result:
 
     @property
     def labels_only_accuracy(self) -> float | None:
-        """Of the same model trained without any client; None if it was not trained."""
-        return self.summary["labels_only_accuracy"]
+        """Accuracy of the better model trained without clients; None if none was trained."""
+        return labels_only(self.summary, "accuracy")
 
     @property
     def labels_only(self) -> dict[str, float]:
-        """All of these numbers for the model trained without any client, by name; empty if it was not trained."""
-        found = {name: self._number(f"labels_only_{name}") for name in OF_A_MODEL}
+        """All of these numbers for the better model trained without clients, by name; empty if none was trained."""
+        found = {name: labels_only(self.summary, name) for name in OF_A_MODEL}
         return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """95 % intervals of the numbers of `model`, by name."""
+        found = {name: interval(self.summary, f"{of_the_kept(self.summary)}{name}") for name in OF_A_MODEL}
+        return {name: ends for name, ends in found.items() if ends is not None}
+
+    @property
+    def difference(self) -> PairedDifference | None:
+        """How much better `model` is than the better labels-only model, in the metric that decides.
+
+        Both answered the same test pictures. None if no labels-only model was trained.
+        """
+        return difference(self.summary, metric_of(self.summary))
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What is wrong with `model`, the gravest first, each with a remedy."""
+        return faults(self.summary)
 
     @property
     def _kept(self) -> dict[str, Any]:
@@ -125,9 +147,6 @@ class Result:
 
     def _of_model(self, name: str) -> float | None:
         return number(self._kept[name])
-
-    def _number(self, name: str) -> float | None:
-        return number({**self.summary}.get(name))
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -182,10 +201,9 @@ class Result:
 
     def _text(self) -> str:
         metric = metric_of(self.summary)
-        only = self._number(f"labels_only_{metric}")
-        brought = "" if only is None else f", labels only {only:.1f} %"
-        reached = said(metric, self._of_model(metric))
-        return f"{WORDS[metric]} {reached}{brought}, {counted(len(self.rounds), 'round')}"
+        reached = with_interval(self.summary, f"{of_the_kept(self.summary)}{metric}")
+        first = " ".join(verdict(self.summary)).rstrip(".")
+        return f"{first}; {WORDS[metric]} {reached}, {counted(len(self.rounds), 'round')}"
 
     def _repr_png_(self) -> bytes | None:
         try:

@@ -12,7 +12,7 @@ from typing import Any
 from semifl.configuration.build import World
 from semifl.records.metrics import WORDS, Metric, standing
 from semifl.records.record import RoundRecord
-from semifl.running.context import Observer, Silent
+from semifl.running.context import BaselineProgress, Observer, Silent
 from semifl.running.terminal import display
 
 OnRound = Callable[[RoundRecord], Any]
@@ -50,8 +50,8 @@ class NotebookBar(Silent):
         self._rounds, self._metric = world.config.run.rounds, world.config.run.metric
         self._update(first_round - 1, "")
 
-    def baseline(self, done: int, rounds: int) -> None:
-        self._update(self._done, f"(labels only: {done} of {rounds})")
+    def baseline(self, progress: BaselineProgress) -> None:
+        self._update(self._done, f"({progress})")
 
     def labels_only(self, value: float) -> None:
         self._note(f"labels only: {WORDS[self._metric]} {value:.1f} %")

@@ -60,22 +60,23 @@ def _finish(runs: list[Path], on: str) -> None:
 
 
 def _labels_only(group: Group, metric: str) -> dict[int, float]:
-    """The same number of the models trained without clients, by seed, where there are such."""
-    from semifl.records.metrics import labels_only
-    from semifl.records.record import number
+    """The same number of each run's better model trained without clients, by seed, where there are such."""
+    from semifl.records.verdict import labels_only
 
-    found = {run.seed: number(run.result.get(labels_only(metric))) for run in group.runs}
+    found = {run.seed: labels_only(run.outcome, metric) for run in group.runs}
     return {seed: value for seed, value in found.items() if value is not None}
 
 
 def _by_seed(group: Group, metric: str) -> dict[int, float]:
+    """A number of result.json by seed; of a metric that of the kept model, as reports have it."""
+    from semifl.records.metrics import METRICS
     from semifl.records.record import number
 
     values: dict[int, float] = {}
     for run in group.runs:
         if not run.is_finished:
             raise UserError(f"{run.path}: {run.problems[0][0].lower()}{run.problems[0][1:].rstrip('.')}")
-        value = number(run.result.get(metric))
+        value = number(run.of_the_kept(metric) if metric in METRICS else run.result.get(metric))
         if value is None:
             numbers = [key for key, each in run.result.items() if number(each) is not None]
             raise UserError(f"{run.path} has no number {metric!r}; it has {', '.join(numbers)}")

@@ -6,15 +6,20 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from semifl.errors import RunStopped, UserError, error_sentence, has_traceback, own_code_location
-from semifl.records.metrics import OF_A_MODEL, WORDS, metric_of, of_the_kept, said
-from semifl.records.record import Summary, number
+from semifl.records.metrics import WORDS, metric_of, of_the_kept
+from semifl.records.record import Summary
+from semifl.records.verdict import baseline, faults, model_of, other_numbers, read_faults, verdict, with_interval
 from semifl.report.advice import advise
 from semifl.report.reading import read_run
 from semifl.words import counted, resume_command
+
+if TYPE_CHECKING:
+    from semifl.trained.modelfile import TrainedModel
 
 MOST_ADVICE = 3  # sentences after a run; the report has them all
 WRITING_FAILED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
@@ -60,7 +65,7 @@ def _stopped(error: Exception, directory: Path, resume: str) -> RunStopped:
 
 
 def finished(directory: Path, result: Summary) -> None:
-    """The outcome in a few lines, what to do about it if something is amiss, and where the report lies."""
+    """Print the outcome in a few lines, what to do if something is amiss, and where the report lies."""
     for line in outcome(result):
         typer.echo(line)
     for sentence in advise(read_run(directory))[:MOST_ADVICE]:
@@ -70,24 +75,22 @@ def finished(directory: Path, result: Summary) -> None:
 
 
 def outcome(result: Summary) -> list[str]:
-    """How good the model is and what the clients brought, in the metric that decides; then the other numbers."""
-    facts = {**result}
-    metric, kept = metric_of(facts), of_the_kept(facts)
-    name = WORDS[metric]
-    value, last, best, alone = (number(facts.get(f"{each}{metric}")) for each in (kept, "", "best_", "labels_only_"))
-    beside = f"best round {result['best_round']}: {said(name, best)}"
-    if kept:
-        beside = f"round {result['best_round']}, the best on labels held out; the final model: {said(name, last)}"
-    lines = [f"{name:<12} {said(name, value)}  ({beside})"]
-    if alone is not None and value is not None:
-        plain = number(facts.get(f"plain_labels_only_{metric}"))
-        use = "" if plain is None else f"this use of the labels brought {alone - plain:+.1f} points, "
-        lines.append(f"labels only  {said(name, alone)}  {use}the clients brought {value - alone:+.1f} points")
-        if plain is not None:
-            lines.append(f"             {said(name, plain)}  by weak views of them alone")
-    others = {each: number(facts.get(f"{kept}{each}")) for each in OF_A_MODEL if each != metric}
-    told = [f"{WORDS[each]} {said(each, value)}" for each, value in others.items() if value is not None]
-    return [*lines, f"also         {', '.join(told)}"] if told else lines
+    """Return what is wrong with the model and whether clients helped, in words; then its numbers."""
+    found, metric, prefix = faults(result), metric_of(result), of_the_kept(result)
+    first = verdict(result)
+    lines = [line for fault in found for line in (fault.sentence, f"  {fault.remedy}")] + first[len(found) :]
+    of = f"  ({model_of(result, prefix)}, the best on labels held out)" if prefix else ""
+    lines.append(f"{WORDS[metric]:<12} {with_interval(result, f'{prefix}{metric}')}{of}")
+    if alone := baseline(result):
+        lines.append(f"labels only  {with_interval(result, f'{alone}{metric}')}")
+    others = other_numbers(result)
+    return [*lines, f"also         {', '.join(others)}"] if others else lines
+
+
+def warn_of_faults(model: TrainedModel) -> None:
+    """Repeat on stderr what is wrong with a model, before anybody uses it."""
+    for fault in read_faults(model.about.get("faults")):
+        typer.echo(f"warning: {fault.sentence} {fault.remedy}", err=True)
 
 
 def _written(directory: Path) -> str:

@@ -37,6 +37,7 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Accuracy, AUC, F1, calibration, numbers by class and the confusion matrix on labeled pictures."""
+    from semifl.cli.display import warn_of_faults
     from semifl.learning.metrics import EVEN
     from semifl.trained.assessment import assess
     from semifl.trained.prediction import find_model
@@ -47,22 +48,24 @@ def command(
     if as_json:
         typer.echo(json.dumps(found.facts()))
         return
-    known = found.numbers()
-    numbers = (f"{WORDS[name]} {_percent(known[name], 2)}" for name in (*METRICS, "calibration_error"))
+    known, ends = found.numbers(), found.intervals()
+    said = {name: f"{_percent(value)} {ends.get(name, '')}".rstrip() for name, value in known.items()}
+    numbers = (f"{WORDS[name]} {said[name]}" for name in (*METRICS, "calibration_error"))
     how = ", by the likelier class:" if found.decision and found.decision.threshold != EVEN else ","
+    warn_of_faults(model)
     typer.echo(f"{counted(found.score.count, 'picture')}{how} {', '.join(numbers)}")
     if found.decision:
         typer.echo(
             f"{found.positive} is said from a probability of {said_probability(found.decision.threshold)} on: "
-            f"sensitivity {_percent(known['sensitivity'])}, specificity {_percent(known['specificity'])}"
+            f"sensitivity {said['sensitivity']}, specificity {said['specificity']}"
         )
     _print_classes(found)
     if len(found.classes) <= WIDEST:
         _print_confusion(found)
 
 
-def _percent(value: float | None, digits: int = 1) -> str:
-    return "–" if value is None else f"{value:.{digits}f} %"
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f} %"
 
 
 def _print_classes(found: Assessment) -> None:

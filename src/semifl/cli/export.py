@@ -16,6 +16,7 @@ def command(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The file [default: model.* in the run].")] = None,
 ) -> None:
     """Write a trained model with its preprocessing inside, and check the file against the original."""
+    from semifl.cli.display import warn_of_faults
     from semifl.trained.export import ENDINGS, export
     from semifl.trained.prediction import find_model
 
@@ -29,6 +30,7 @@ def command(
         difference = export(model, source, to, path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
+    warn_of_faults(model)
     facts = model.facts
     typer.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
     if to != "safetensors":

@@ -35,6 +35,7 @@ def command(
     device: options.Device = "auto",
 ) -> None:
     """Class and confidence of each picture."""
+    from semifl.cli.display import warn_of_faults
     from semifl.trained.prediction import find_model, predict
 
     for path in pictures:
@@ -48,6 +49,7 @@ def command(
     first = next(files, None)
     if first is None:
         raise UserError(f"{', '.join(map(str, pictures))} holds no pictures")
+    warn_of_faults(model)
     predictions = predict(model, chain([first], files), rule)
     write = _write_csv if as_csv else _write_json if as_json else _write_lines
     unread = write(predictions, names)

@@ -20,12 +20,14 @@ MESSAGES = {
     "exploding": "the model moved much further than in the rounds before: try method.clip_norm or another aggregation",
     "nothing confident": 'clients are confident about next to nothing: take method.name = "balanced", give '
     "the server more epochs or labels, start from trained weights (model.weights), or lower method.threshold",
-    "one class": "nearly all confident pseudo-labels are of one class: the model is collapsing",
+    "one class": "nearly all confident pseudo-labels are of one class: the model is collapsing, unless the sites hold "
+    "little else, which labels held out (data.validation) would tell",
     "agreement falling": "strong views agree less and less with their pseudo-labels: the model is getting worse",
     "below the start": "the model does worse on the labels held out than it did before any client took part",
     "server loss rising": "the server's own loss is far above its lowest: what clients bring undoes what labels teach",
     "drifting": "nearly all pictures of clients are taken for one class, far from its share of the server's labels: "
-    "the model begins to collapse",
+    "the model begins to collapse, unless the sites hold little else, which labels held out (data.validation) would "
+    "tell",
     "held-out falling": "the model does clearly worse on the labels held out than the best one so far",
     "rejected": "updates of clients were turned away; rounds.jsonl and events.jsonl say whose and why",
 }
@@ -67,11 +69,11 @@ class Health(Checked):
             "not finite": not finite,
             "exploding": self._explodes(record, history),
             "nothing confident": _lasts(recent, self.patience, _nothing_confident),
-            "one class": _lasts(recent, 3, _one_class),
+            "one class": _lasts(recent, 3, lambda each: _one_class(each) and not _tells_apart(each)),
             "agreement falling": self._disagrees(recent),
             "below the start": _lasts(recent, self.patience, lambda each: _below(each, history, known.metric)),
             "server loss rising": _rises(record, history),
-            "drifting": _lasts(recent, 2, lambda each: _drifts(each, known.prior)),
+            "drifting": _lasts(recent, 2, lambda each: _drifts(each, known.prior) and not _tells_apart(each)),
             "held-out falling": _falls(record, history, known),
             "rejected": bool(record["rejected"]),
         }
@@ -114,6 +116,15 @@ def _nothing_confident(record: Measured) -> bool:
 def _one_class(record: Measured) -> bool:
     counts = record["class_histogram"]
     return len(counts) > 1 and sum(counts) >= 50 and max(counts) > 0.95 * sum(counts)
+
+
+def _tells_apart(record: Measured) -> bool:
+    """Return True if the model finds the classes of labels held out: then one-sided pseudo-labels are the sites' own.
+
+    A model that says one class only has a balanced accuracy of 100 / classes; halfway from there to 100 is enough.
+    """
+    found, classes = number(record.get("validation_balanced_accuracy")), len(record["class_histogram"])
+    return found is not None and classes > 1 and found >= (100 / classes + 100) / 2
 
 
 def _below(record: Measured, history: Sequence[Measured], metric: Metric) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from semifl.regular import refuse_irregular_picture
+from semifl.regular import open_regular
 
 DEPTHS = (8, 10, 12, 14, 16)  # that machines make pictures with
 FORMATS = ("PNG", "TIFF")  # of pictures that may have so many
@@ -46,8 +46,7 @@ def deepest(paths: Sequence[Path]) -> int:
 def _brightest(path: Path) -> float:
     """−1 of a picture of eight bits, and of one that cannot be read: whoever decodes it will say so."""
     try:
-        refuse_irregular_picture(path)
-        with Image.open(path, formats=FORMATS) as picture:
+        with open_regular(path) as file, Image.open(file, formats=FORMATS) as picture:
             return float(np.asarray(picture).max()) if is_deep(picture) else -1.0
     except Exception:
         return -1.0

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from PIL import Image
 
 from semifl.errors import UserError
-from semifl.regular import refuse_irregular_picture
+from semifl.regular import open_regular
 
 SUFFIXES = frozenset({".dcm", ".dicom"})
 PREAMBLE, MARK = 128, b"DICM"
@@ -33,8 +34,10 @@ LOOK = (
 )
 
 
-def is_dicom(path: str | Path) -> bool:
-    """By its name; a file without a suffix, as archives write them, by its first bytes.
+def is_dicom(path: str | Path, file: IO[bytes] | None = None) -> bool:
+    """Return True if the name says so, or, without a suffix, as archives write them, the first bytes.
+
+    `file` is the path opened, if it is open already; it is left at its beginning.
 
     Archives also name files by their UID, such as 1.2.840.10008.969.1: the digits after its last dot are no suffix.
     """
@@ -42,17 +45,18 @@ def is_dicom(path: str | Path) -> bool:
     if suffix and not suffix[1:].isdigit():
         return suffix in SUFFIXES
     try:
-        refuse_irregular_picture(Path(path))
-        with open(path, "rb") as file:  # noqa: PTH123
-            file.seek(PREAMBLE)
-            return file.read(len(MARK)) == MARK
+        with nullcontext(file) if file else open_regular(Path(path)) as opened:
+            opened.seek(PREAMBLE)
+            mark = opened.read(len(MARK))
+            opened.seek(0)
+            return mark == MARK
     except OSError:
         return False
 
 
-def read_dicom(path: Path) -> Image.Image:
-    """The first frame, eight bits, grey or RGB: rescaled, windowed, and dark where the body is not."""
-    data = _read(path, (*PIXELS, *LOOK))
+def read_dicom(file: IO[bytes]) -> Image.Image:
+    """Read the first frame, eight bits, gray or RGB: rescaled, windowed, and dark where the body is not."""
+    data = _read(file, (*PIXELS, *LOOK))
     pixels = int(data.Rows) * int(data.Columns) * int(data.get("NumberOfFrames") or 1)
     if not 0 < pixels <= LARGEST:
         raise ValueError(f"it claims to hold {pixels:,} pixels")
@@ -63,20 +67,20 @@ def read_dicom(path: Path) -> Image.Image:
     return Image.fromarray(picture)
 
 
-def describe(path: Path) -> tuple[tuple[int, int], str]:
-    """Width and height, and the kind, by the header alone."""
-    data = _read(path, PIXELS[:-1])
+def describe(file: IO[bytes]) -> tuple[tuple[int, int], str]:
+    """Return width and height, and the kind, by the header alone."""
+    data = _read(file, PIXELS[:-1])
     return (int(data.Columns), int(data.Rows)), f"DICOM {str(data.PhotometricInterpretation).lower()}"
 
 
-def _read(path: Path, tags: tuple[str, ...]) -> Any:
+def _read(file: IO[bytes], tags: tuple[str, ...]) -> Any:
     try:
         from pydicom import dcmread
     except ImportError as error:
-        raise UserError(f"{path} is DICOM, which needs an extra package: pip install 'semifl[dicom]'") from error
+        raise UserError("DICOM pictures need an extra package: pip install 'semifl[dicom]'") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return dcmread(path, specific_tags=list(tags), stop_before_pixels="PixelData" not in tags)
+        return dcmread(file, specific_tags=list(tags), stop_before_pixels="PixelData" not in tags)
 
 
 def _first_frame(data: Any) -> np.ndarray[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn
 
@@ -17,7 +18,7 @@ from semifl.data.depth import is_deep, to_bytes
 from semifl.data.dicom import is_dicom, read_dicom
 from semifl.data.progress import Progress
 from semifl.errors import UserError
-from semifl.regular import refuse_irregular_picture
+from semifl.regular import open_regular
 from semifl.words import shown
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
@@ -49,15 +50,14 @@ def decode(source: Path | BinaryIO, size: int, channels: int | None = None, bits
     than eight: white is what they can say at most; 0 takes as many as each picture needs.
     """
     try:
-        if isinstance(source, Path):
-            refuse_irregular_picture(source)
-        if isinstance(source, Path) and is_dicom(source):
-            square = centre_square(as_seen(read_dicom(source), channels == 1, bits), size)
-        else:
-            with Image.open(source, formats=FORMATS) as picture:
-                picture.draft(None, (2 * size, 2 * size))  # a big JPEG need not be decoded in full
-                picture.load()
-                square = centre_square(as_seen(picture, channels == 1, bits), size)
+        with open_regular(source) if isinstance(source, Path) else nullcontext(source) as file:
+            if isinstance(source, Path) and is_dicom(source, file):
+                square = centre_square(as_seen(read_dicom(file), channels == 1, bits), size)
+            else:
+                with Image.open(file, formats=FORMATS) as picture:
+                    picture.draft(None, (2 * size, 2 * size))  # a big JPEG need not be decoded in full
+                    picture.load()
+                    square = centre_square(as_seen(picture, channels == 1, bits), size)
     except UserError:  # something is missing here, and not in the file
         raise
     except Exception as error:  # Pillow's decoders fail in many ways, and so do permissions and decompression bombs

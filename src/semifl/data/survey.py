@@ -12,7 +12,7 @@ from PIL import Image
 
 from semifl.data.dicom import describe, is_dicom
 from semifl.data.pictures import FORMATS, is_picture, pictures_below
-from semifl.regular import refuse_irregular_picture
+from semifl.regular import open_regular
 from semifl.words import shown
 
 KINDS = {
@@ -56,12 +56,12 @@ def survey(root: Path, groups: dict[str, list[str]], entries: Sequence[Entry], i
 def _look(path: Path) -> tuple[tuple[int, int], str] | None:
     """Size and kind by the file's first bytes; a file that cannot be opened is for whoever decodes it to name."""
     try:
-        refuse_irregular_picture(path)
-        if is_dicom(path):
-            return describe(path)
-        with Image.open(path, formats=FORMATS) as picture:
-            mode = picture.mode.partition(";")[0]
-            return picture.size, f"{picture.format} {KINDS.get(mode, mode)}"
+        with open_regular(path) as file:
+            if is_dicom(path, file):
+                return describe(file)
+            with Image.open(file, formats=FORMATS) as picture:
+                mode = picture.mode.partition(";")[0]
+                return picture.size, f"{picture.format} {KINDS.get(mode, mode)}"
     except Exception:
         return None
 

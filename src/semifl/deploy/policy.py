@@ -46,7 +46,7 @@ largest_epsilon = 0.0    # abstain once this ε is spent; 0 never
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(Checked):
     counts: bool = True
     training: bool = True
     confidence: bool = True

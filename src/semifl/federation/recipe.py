@@ -24,7 +24,7 @@ from semifl.learning.aggregation import Aggregation, Mean
 from semifl.learning.batchnorm import BatchNormStats, pool
 from semifl.learning.network import Network
 from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
-from semifl.learning.training import SGD, AdamW, Fit, Fitted, Loss, Memory, cosine
+from semifl.learning.training import SGD, AdamW, BeforeStep, Fit, Fitted, Loss, Memory, cosine
 from semifl.learning.weights import Snapshot, Weights, changed, moved
 
 
@@ -44,7 +44,7 @@ class Recipe(Checked):
     nesterov: bool = True  # Nesterov's form of the local momentum
     optimizer: Literal["sgd", "adamw"] = "sgd"  # of server and clients; momentum is adamw's β₁, and its β₂ is 0.999
     backbone_lr: Positive = 1.0  # times lr: the learning rate of all but the last layer
-    rising_rounds: Whole = 0  # over which the learning rate rises to where the cosine has it
+    warmup_rounds: Whole = 0  # Number of first rounds over which the learning rate rises linearly to its schedule.
     weight_decay: NotNegative = 5e-4  # of all weights, at every local step
     clip_norm: NotNegative = 0.0  # largest gradient norm of a step; 0 does not clip
     proximal: NotNegative = 0.0  # FedProx's μ: how strongly a client is held to the model it was sent
@@ -104,8 +104,8 @@ class Recipe(Checked):
     def local_sgd(self, t: Round) -> SGD:
         lr = cosine(self.lr, t.progress) if self.lr_schedule == "cosine" else self.lr
         kind = AdamW if self.optimizer == "adamw" else SGD
-        if t.index < self.rising_rounds:
-            lr *= t.index / self.rising_rounds
+        if t.index < self.warmup_rounds:
+            lr *= t.index / self.warmup_rounds
         nesterov, backbone = self.nesterov, self.backbone_lr
         return kind(lr, self.momentum, nesterov, self.weight_decay, self.clip_norm, backbone_lr=backbone)
 
@@ -127,11 +127,19 @@ class LabeledServer(Recipe):
     server_batch: Count = 10  # pictures per step at the server
     strong_view: Kind = "fixmatch"  # FixMatch's own, or the released SemiFL program's
 
-    def server_fit(self, t: Round, W: Weights, server: Server, memory: Memory | None = None, steps: int = 0) -> Fitted:
-        """The server's labels for its epochs, or for a number of `steps`."""
+    def server_fit(
+        self,
+        t: Round,
+        W: Weights,
+        server: Server,
+        memory: Memory | None = None,
+        steps: int = 0,
+        before_step: BeforeStep | None = None,
+    ) -> Fitted:
+        """Train on the server's labels for its epochs, or for a number of `steps`."""
         batches = islice(self.server_batches(server, steps or self.server_epochs), steps or None)
         loss = self.labeled_loss(server.labels, server.facts.classes)
-        return server.fit(Fit(W, batches, loss, self.local_sgd(t), server.seed.under("fit"), memory))
+        return server.fit(Fit(W, batches, loss, self.local_sgd(t), server.seed.under("fit"), memory, before_step))
 
     def server_batches(self, server: Server, epochs: int) -> Iterator[LabeledBatch]:
         """An epoch has one batch at least."""
@@ -192,6 +200,11 @@ class LocalNorm(Recipe):
 
     local_norm: bool = False  # FedBN: BatchNorm's scale and shift stay with each client
 
+    @property
+    def keeps_momentum(self) -> bool:
+        """Whether clients keep their momentum between their rounds."""
+        return False
+
     def sent_weights(self, message: Any) -> Weights:
         return self.shared_weights(cast(Snapshot, message))
 
@@ -200,20 +213,26 @@ class LocalNorm(Recipe):
         return local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
 
     def client_fit(
-        self, client: Client, model: Snapshot, t: Round, batches: Iterator[Any], loss: Loss, buffers: bool = False
+        self,
+        client: Client,
+        model: Snapshot,
+        t: Round,
+        batches: Iterator[Any],
+        loss: Loss,
+        before_step: BeforeStep | None = None,
     ) -> Fitted:
-        """Train a client, with `buffers` by the momentum that it kept."""
-        memory = client.memory if buffers else None
+        """Train a client on `batches`, from its own norms and momentum where it keeps them."""
+        memory = client.memory if self.keeps_momentum else None
         start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
-        return client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory))
+        return client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory, before_step))
 
-    def update(self, model: Snapshot, fitted: Fitted, examples: int, buffers: bool = False) -> Update:
-        """What a client gives, and what it keeps: its norms, and with `buffers` its momentum.
+    def update(self, model: Snapshot, fitted: Fitted, examples: int) -> Update:
+        """Return what a client gives, with what it keeps: its norms and its momentum, where it keeps them.
 
         `model` is the one that was sent. A method whose message holds more than a model overrides `sent_weights`, so
         that is not called here.
         """
-        memory = fitted.memory if buffers else {}
+        memory = fitted.memory if self.keeps_momentum else {}
         if self.local_norm:
             memory = memory | local_norm.kept(fitted.weights, model.stats)
         return Update(changed(fitted.weights, self.shared_weights(model)), examples, fitted.terms, memory)

@@ -19,6 +19,7 @@ from semifl.data.partition import Holdings
 from semifl.federation.features import CLIENTS, HELD_OUT, LABELED, POOLED, TESTED, FrozenFeatures, Owner, tickets
 from semifl.federation.memory import ClientMemory
 from semifl.federation.oracle import Oracle
+from semifl.federation.signals import BINS
 from semifl.federation.tally import Tally
 from semifl.federation.workers import Pool, must, threads
 from semifl.federation.world import Round
@@ -201,7 +202,9 @@ class ClientSite:
             "confidence": float(pseudo.confidence.sum(dtype=torch.float64)),
             "predicted": torch.bincount(pseudo.labels, minlength=self.facts.classes).tolist(),
             "classes": torch.bincount(pseudo.labels[confident], minlength=self.facts.classes).tolist(),
-            "confidence_bins": torch.bincount((10 * pseudo.confidence).long().clamp(0, 9), minlength=10).tolist(),
+            "confidence_bins": torch.bincount(
+                (BINS * pseudo.confidence).long().clamp(0, BINS - 1), minlength=BINS
+            ).tolist(),
             **self._oracle.judge(pseudo, confident, positions),
         }
 

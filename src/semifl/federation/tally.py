@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from semifl.federation.signals import SIGNALS
-from semifl.federation.world import Reply, Update
+from semifl.federation.world import ClientId, Reply, Update
 from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot
 
@@ -24,6 +24,7 @@ class Tally:
     def reset(self) -> None:
         self.seconds: dict[str, float] = {}
         self.replies: list[Reply] = []  # one for each client, without change and memory
+        self._position: dict[ClientId, int] = {}  # of a client's reply
         self.server_terms: dict[str, float] = {}
         self.lr: float | None = None
         self.bytes_up = 0
@@ -50,11 +51,11 @@ class Tally:
             sent = reply.update.wire_bytes
             self.bytes_up += tensor_bytes(reply.update.change) if sent is None else sent
             reply = reply._replace(update=reply.update._replace(change={}, memory={}))
-        for place, earlier in enumerate(self.replies):
-            if earlier.client == reply.client:  # asked more than once in a round
-                self.replies[place] = both(earlier, reply)
-                return
-        self.replies.append(reply)
+        position = self._position.setdefault(reply.client, len(self.replies))
+        if position < len(self.replies):  # asked more than once in a round
+            self.replies[position] = both(self.replies[position], reply)
+        else:
+            self.replies.append(reply)
 
 
 def both(a: Reply, b: Reply) -> Reply:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from semifl.intervals import Interval, metric_intervals
 from semifl.learning import metrics
 
 BLOCK = 250  # pictures per batch of statistics, and per piece of work in evaluation
@@ -78,6 +79,11 @@ class Score:
     @property
     def calibration_error(self) -> float:
         return metrics.calibration_error(self.probabilities, self.labels)
+
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        """95 % intervals of the metrics and the calibration error, by name."""
+        return metric_intervals(self.probabilities.numpy(), self.labels.numpy())
 
     def decision(self, positive: int, threshold: float) -> metrics.Decision:
         """Of two classes, with the probability from which on `positive` is said."""

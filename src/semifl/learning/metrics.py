@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BINS = 15  # of confidence; the number most papers use
+from semifl.intervals import CALIBRATION_BINS
+
 EVEN = 0.5  # the threshold where no label was held out to choose another
 
 
@@ -60,7 +61,7 @@ def reliability(probabilities: Tensor, labels: Tensor) -> list[Reliability]:
     """Pictures by how sure the model is of them, and how often it is right; empty bins are left out."""
     confidence, guess = probabilities.max(dim=1)
     right = (guess == labels).double()
-    bins = (confidence * BINS).ceil().long().clamp(1, BINS) - 1
+    bins = (confidence * CALIBRATION_BINS).ceil().long().clamp(1, CALIBRATION_BINS) - 1
     found = []
     for place in sorted(set(bins.tolist())):
         inside = bins == place

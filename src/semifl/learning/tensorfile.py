@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from semifl import machine
-from semifl.regular import refuse_irregular
+from semifl.regular import open_regular
 
 
 class TensorFile(NamedTuple):
@@ -28,9 +28,9 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def _read(path: Path, with_tensors: bool) -> TensorFile:
-    refuse_irregular(path, largest=machine.memory())
     try:
-        with safe_open(path, "pt") as file:
+        # safetensors takes a path only: that of the open file is what was looked at, whatever the name leads to by now.
+        with open_regular(path, machine.memory()) as opened, safe_open(f"/dev/fd/{opened.fileno()}", "pt") as file:
             names: list[Any] = sorted(file.keys()) if with_tensors else []
             return TensorFile(dict(file.metadata() or {}), {name: file.get_tensor(name) for name in names})
     except (SafetensorError, AttributeError, KeyError, TypeError) as error:  # the latter for types that torch lacks

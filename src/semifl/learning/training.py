@@ -18,6 +18,7 @@ from semifl.randomness import Seed
 Memory = dict[str, Tensor]  # what training keeps between rounds, by name
 # Named terms, of which "loss" is minimised; a batch that has none has nothing to teach, and no step is taken.
 Loss = Callable[[Network, Any], dict[str, Tensor]]
+BeforeStep = Callable[[Network], None]  # called when the gradient is known and clipped
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Fit:
     sgd: SGD
     seed: Seed
     memory: Memory | None = None
-    before_step: Callable[[Network], None] | None = None
+    before_step: BeforeStep | None = None
     after_step: Callable[[Network], None] | None = None
     width: float = 1.0
 

@@ -61,7 +61,7 @@ class Balanced(LabeledServer):
     clip_norm: NotNegative = 1.0  # largest gradient norm of a step; 0 does not clip
     statistics: Literal["server", "cohort", "all"] = "cohort"  # whose pictures the BatchNorm statistics come from
     server_steps: Count = 30  # of the server in a round at least
-    warm_up: Whole = 150  # steps more than these in the first round, before any client is asked
+    warmup_steps: Whole = 150  # Additional server steps in the first round, before any client trains.
     mix_beta: Positive = 0.75  # a, of Beta(a, a)
 
     def start(self, weights: Weights) -> State:
@@ -92,7 +92,7 @@ class Balanced(LabeledServer):
         return y * balancing_weights(server.labels, server.facts.classes) if self.class_weights else y
 
     def server_update(self, server: Server, W: Weights, t: Round) -> Weights:
-        steps = self.server_steps + (self.warm_up if t.index == 1 else 0)
+        steps = self.server_steps + (self.warmup_steps if t.index == 1 else 0)
         epochs = max(self.server_epochs, math.ceil(steps / len(blocks(len(server.labels), self.server_batch))))
         y = self.targets(server)
         plain = self.server_batches(server, epochs)

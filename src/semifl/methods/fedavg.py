@@ -26,6 +26,10 @@ class FedAvg(LocalNorm, Averaging):
     weighting: Literal["examples", "uniform"] = "examples"  # of the clients in the mean
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
 
+    @property
+    def keeps_momentum(self) -> bool:
+        return self.client_buffers == "kept"
+
     def round(self, t: Round, state: State, server: Server, clients: Federation) -> RoundResult:
         S_t = self.cohort(clients, t)
         model = Snapshot(state.weights, self.refresh(state.weights, server, clients, S_t))
@@ -40,11 +44,11 @@ class FedAvg(LocalNorm, Averaging):
         return moved(start, average((update.change, float(update.examples)) for update in updates))
 
     def client_update(self, client: LabeledClient, model: Snapshot, t: Round) -> Update | None:
-        n, buffers = len(client.labels), self.client_buffers == "kept"
+        n = len(client.labels)
         if n == 0:
             return None
         epochs = labeled_epochs(
             client.images, client.labels, client.facts, self.client_batch, self.client_epochs, client.seed
         )
         loss = self.labeled_loss(client.labels, client.facts.classes)
-        return self.update(model, self.client_fit(client, model, t, epochs, loss, buffers), n, buffers)
+        return self.update(model, self.client_fit(client, model, t, epochs, loss), n)

@@ -7,7 +7,7 @@ the replicas are averaged across the groups. So models of different groups stay 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from semifl.federation.world import Client, ClientId, Cohort, Federation, Round,
 from semifl.fields import Count, Whole
 from semifl.learning.aggregation import Mean
 from semifl.learning.server_optimizer import Momentum, Past, ServerOptimizer
-from semifl.learning.training import SGD, Fit, Fitted, Memory
+from semifl.learning.training import Fit, Fitted, Memory
 from semifl.learning.weights import Fold, Snapshot, Weights, add, changed
 from semifl.methods._consistency import Consistency
 from semifl.objectives.fixmatch import FixMatch
@@ -38,7 +38,6 @@ class FedRGD(SemiSupervised):
     server_optimizer: ServerOptimizer = Momentum(momentum=0.0)  # the replicas' average is the next model
     groups: Count = 2  # into which the cohort is dealt, anew in every round
     iterations: Whole = 16  # steps between two averages, at each replica and each client; 0: whole epochs
-    warm_up: Whole = 0  # rounds over which the learning rate rises
     client_buffers: Literal["fresh", "kept"] = "fresh"  # the clients' momentum between their rounds
     server_buffers: Literal["fresh", "kept"] = "fresh"  # the replicas' momentum between rounds
 
@@ -86,10 +85,6 @@ class FedRGD(SemiSupervised):
         memory = state.replica_memories[g] if state.replica_memories else None
         steps = islice(batches, self.iterations or None)
         return server.fit(Fit(state.weights, steps, loss, self.local_sgd(t), seed.under("fit"), memory))
-
-    def local_sgd(self, t: Round) -> SGD:
-        sgd = super().local_sgd(t)
-        return replace(sgd, lr=sgd.lr * min(1.0, t.index / self.warm_up)) if self.warm_up else sgd
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         return Snapshot(state.weights, self.refresh(state.weights, server, clients, self.cohort(clients, t)))

@@ -5,16 +5,15 @@ The presets under the paper's names use it. `docs/methods/semifl_released.md` li
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from semifl.data.augment import Kind
-from semifl.federation.world import Client, Federation, Round, RoundResult, Server, Update
+from semifl.federation.world import Federation, Round, RoundResult, Server
 from semifl.fields import NotNegative
 from semifl.learning.batchnorm import BatchNormStats
 from semifl.learning.server_optimizer import Past
-from semifl.learning.training import Fitted, Loss, Memory
+from semifl.learning.training import Fitted, Memory
 from semifl.learning.weights import Snapshot, Weights
 from semifl.methods.semifl import SemiFL
 
@@ -61,10 +60,6 @@ class SemiFLReleased(SemiFL):
     def server_kept(self, fitted: Fitted) -> Memory:
         return fitted.memory if self.server_buffers == "kept" else {}
 
-    def client_fit(
-        self, client: Client, model: Snapshot, t: Round, batches: Iterator[Any], loss: Loss, buffers: bool = False
-    ) -> Fitted:
-        return super().client_fit(client, model, t, batches, loss, self.client_buffers == "kept")
-
-    def update(self, model: Snapshot, fitted: Fitted, examples: int, buffers: bool = False) -> Update:
-        return super().update(model, fitted, examples, self.client_buffers == "kept")
+    @property
+    def keeps_momentum(self) -> bool:
+        return self.client_buffers == "kept"

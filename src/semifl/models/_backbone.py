@@ -17,7 +17,7 @@ from typing import Any
 from semifl import machine
 from semifl.errors import UserError
 from semifl.parsing import from_json
-from semifl.regular import read_text, refuse_irregular, why
+from semifl.regular import open_regular, read_text, why
 
 HOME = "backbones"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")  # as hubs spell them
@@ -88,8 +88,7 @@ class Backbone:
         digest = hashlib.sha256()
         for path in self.weights:
             try:
-                refuse_irregular(path, machine.memory())
-                with path.open("rb") as file:
+                with open_regular(path, machine.memory()) as file:
                     while block := file.read(1 << 20):
                         digest.update(block)
             except OSError as error:

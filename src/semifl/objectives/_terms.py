@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -23,10 +24,16 @@ def labeled_loss(network: Network, batch: PairedBatch, smoothing: float = 0.0) -
     return F.cross_entropy(network(batch.labeled.images), batch.labeled.labels, label_smoothing=smoothing)
 
 
-def gaussian_ramp(progress: float, length: float) -> float:
-    """exp(−5 (1 − x)²) while x rises from 0 to 1 over the first `length` of training (Laine & Aila 2017)."""
+Ramp = Literal["gaussian", "linear"]
+
+
+def ramp(shape: Ramp, progress: float, length: float) -> float:
+    """Return the ramp-up factor after a share `progress` of training, which is 1 from `length` on.
+
+    With x rising from 0 to 1, "gaussian" is exp(−5 (1 − x)²) (Laine & Aila 2017) and "linear" is x.
+    """
     x = linear_ramp(progress, length)
-    return math.exp(-5 * (1 - x) ** 2)
+    return x if shape == "linear" else math.exp(-5 * (1 - x) ** 2)
 
 
 def linear_ramp(progress: float, length: float, begin: float = 0.0) -> float:

@@ -18,7 +18,7 @@ from semifl.learning.network import Network
 from semifl.learning.training import Memory
 from semifl.learning.weights import Weights
 from semifl.objectives import Objective
-from semifl.objectives._terms import gaussian_ramp, has_unlabeled, labeled_loss
+from semifl.objectives._terms import Ramp, has_unlabeled, labeled_loss, ramp
 
 TEACHER = "teacher."
 
@@ -30,6 +30,7 @@ class MeanTeacher(Objective):
     ratio: Count = 1  # μ, unlabeled pictures per labeled one
     unlabeled_weight: NotNegative = 50.0  # of the consistency with the teacher, at its height
     ramp_up: Share = 0.22  # share of training over which the weight rises: 40,000 of the authors' 180,000 steps
+    ramp: Ramp = "gaussian"  # Shape of the weight while it rises.
     decay: Share = 0.999  # α; in early steps 1 − 1/(step + 1), so that the teacher forgets the random start
 
     def start(self, weights: Weights, classes: int) -> Memory:
@@ -47,7 +48,7 @@ class MeanTeacher(Objective):
         target = network.forward_with(_teacher(memory), for_teacher).softmax(dim=1)
         unlabeled = F.mse_loss(network(for_student).softmax(dim=1), target)
 
-        w = self.unlabeled_weight * gaussian_ramp(progress, self.ramp_up)
+        w = self.unlabeled_weight * ramp(self.ramp, progress, self.ramp_up)
         return {"loss": labeled + w * unlabeled, "labeled_loss": labeled, "unlabeled_loss": unlabeled}
 
     def after_step(self, network: Network, memory: Memory) -> None:

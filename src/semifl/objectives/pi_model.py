@@ -16,7 +16,7 @@ from semifl.fields import Count, NotNegative, Share
 from semifl.learning.network import Network
 from semifl.learning.training import Memory
 from semifl.objectives import Objective
-from semifl.objectives._terms import gaussian_ramp, has_unlabeled, labeled_loss
+from semifl.objectives._terms import Ramp, has_unlabeled, labeled_loss, ramp
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class PiModel(Objective):
     ratio: Count = 1  # μ, unlabeled pictures per labeled one
     unlabeled_weight: NotNegative = 10.0  # w_max
     ramp_up: Share = 0.27  # share of training over which w(t) rises: 80 of the authors' 300 epochs
+    ramp: Ramp = "gaussian"  # Shape of w(t) while it rises.
+    stop_gradient: bool = False  # Hold the first view's probabilities fixed instead of training both views.
 
     def loss(self, network: Network, batch: PairedBatch, memory: Memory, progress: float) -> dict[str, Tensor]:
         # Labels, in the weak view.
@@ -33,9 +35,9 @@ class PiModel(Objective):
         if not has_unlabeled(batch):
             return {"loss": labeled}
 
-        # Agreement of two views, each of which is asked to move.
+        # Agreement of two views.
         z, z_tilde = (network(view).softmax(dim=1) for view in batch.unlabeled.views)
-        unlabeled = F.mse_loss(z_tilde, z)
+        unlabeled = F.mse_loss(z_tilde, z.detach() if self.stop_gradient else z)
 
-        w = self.unlabeled_weight * gaussian_ramp(progress, self.ramp_up)
+        w = self.unlabeled_weight * ramp(self.ramp, progress, self.ramp_up)
         return {"loss": labeled + w * unlabeled, "labeled_loss": labeled, "unlabeled_loss": unlabeled}

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -93,10 +93,10 @@ class RunDirectory:
     def forget_summary(self) -> None:
         (self.path / "result.json").unlink(missing_ok=True)
 
-    def set_exports_aside(self, rounds: int) -> list[Path]:
-        """Give exports names that say of how many rounds they are: the model beside them will soon be another."""
+    def set_aside(self, names: Iterable[str], rounds: int) -> list[Path]:
+        """Rename those of these files that exist so that they say of how many rounds they are."""
         aside = []
-        for file in (self.path / f"model{ending}" for ending in (".onnx", ".pt")):
+        for file in (self.path / name for name in names):
             if file.is_file():
                 aside.append(file.rename(file.with_name(f"{file.stem}-of-{rounds}-rounds{file.suffix}")))
         return aside

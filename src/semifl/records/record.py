@@ -86,15 +86,20 @@ class Summary(TypedDict):
     accuracy: Number
     balanced_accuracy: Number
     best_accuracy: Number
-    best_round: int
+    best_round: int | Literal["final"]  # "final": the model after the last round's closing fine-tune
     best_test_accuracy: Number
-    best_test_round: int
+    best_test_round: int | Literal["final"]
     labels_only_accuracy: Number | None
     seconds: Number
     seconds_per_round: Number | None
     bytes_up: Number
     bytes_down: Number
     guard: NotRequired[JSON]
+    evidence: NotRequired[Literal["measured"]]  # how the numbers are known: on labeled test examples
+    test_examples: NotRequired[int]
+    intervals: NotRequired[dict[str, list[Number]]]  # 95 %, by the name of the number: low, high
+    difference: NotRequired[JSON]  # of the kept model from the better labels-only model, by metric: value, low, high
+    faults: NotRequired[list[dict[str, str]]]  # what is wrong with the kept model: name, sentence, remedy
 
 
 ABSENT: tuple[Literal["abstained", "failed", "late", "rejected"], ...] = ("abstained", "failed", "late", "rejected")

@@ -8,17 +8,19 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from semifl.configuration.health import MESSAGES
-from semifl.records.metrics import WORDS, metric_of, said, said_probability
+from semifl.federation.signals import BINS
+from semifl.records.faults import OFTEN_WRONG
+from semifl.records.metrics import metric_of, said, said_probability
 from semifl.records.record import number
-from semifl.report.groups import Group
+from semifl.records.verdict import difference, faults, model_of
+from semifl.report.groups import Group, mean
 from semifl.report.reading import EVEN, Run, clients, counts
+from semifl.report.skew import skew_text
 
 ENOUGH_ROUNDS = 3  # before anything is said about what clients believe
 RECENT = 10  # rounds that are looked at
 FEW = 0.05  # share of confident pictures below which a run lives on next to nothing
-AS_GOOD = 0.5  # points of accuracy that do not count as a gain
-UNEVEN = 5.0  # points between accuracy and balanced accuracy
-SELDOM = 0.5  # of the mean recall: a class that is hardly ever found
+UNEVEN = 5.0  # points of balanced accuracy by which a chosen threshold is better than the likelier class
 FALLEN = 5.0  # points between the best and the last model
 ODD = 0.15  # mean confidence below the others' in the same rounds
 
@@ -32,9 +34,9 @@ class SiteStanding(NamedTuple):
 
 
 def advise(run: Run) -> list[str]:
-    """Sentences, the most pressing first; none if nothing is amiss."""
-    of_learning = (_alerts, _nothing_confident, _one_class, _fallen, _no_gain, _odd_sites)
-    checks = (*of_learning, _by_threshold, _uneven, _losses, _never_asked)
+    """Return what to do beside the faults of the model, the most pressing first; nothing if nothing is amiss."""
+    of_learning = (_alerts, _nothing_confident, _one_class, _fallen, _not_told, _odd_sites)
+    checks = (*of_learning, _by_threshold, _losses, _never_asked)
     return [sentence for check in checks for sentence in check(run)]
 
 
@@ -43,11 +45,11 @@ def advise_together(groups: Sequence[Group]) -> list[str]:
     metric = groups[0].metric
     sentences = []
     for group in groups:
-        alone = group.result(f"labels_only_{metric}")
+        alone = mean(group.alone(metric))
         if not _has_backbone(group.runs[0]) or alone is None:
             continue
         for other in groups:
-            reached = other.result(metric)
+            reached = mean(other.reached(metric))
             same_task = _task(group) == _task(other) and other.metric == metric
             if same_task and not _has_backbone(other.runs[0]) and reached is not None and reached <= alone:
                 sentences.append(
@@ -71,7 +73,7 @@ def _task(group: Group) -> tuple[Any, ...]:
 def _alerts(run: Run) -> Iterator[str]:
     """What the run itself warned of in its last rounds, as far as nothing below says it better."""
     recent = {word for record in run.rounds[-RECENT:] for word in _words(record.get("alerts"))}
-    said_below = {"nothing confident", "one class", "rejected"}
+    said_below = {"nothing confident", "one class", "drifting", "rejected"}
     for alert in (alert for alert in MESSAGES if alert in recent - said_below):
         yield f"{MESSAGES[alert][0].upper()}{MESSAGES[alert][1:]}."
 
@@ -100,26 +102,14 @@ def _remedies(run: Run) -> str:
 
 
 def _one_class(run: Run) -> Iterator[str]:
-    recent = [counts(record.get("class_histogram")) for record in run.rounds[-ENOUGH_ROUNDS:]]
-    if len(recent) < ENOUGH_ROUNDS or any(len(each) < 2 or sum(each) < 50 for each in recent):
-        return
-    if all(max(each) > 0.95 * sum(each) for each in recent):
-        label = recent[-1].index(max(recent[-1]))
-        yield (
-            f"Nearly all confident pseudo-labels are of one class ({_name(run, label)}): the model is collapsing. "
-            f"{_another_method(run)}, or label more pictures of the other classes."
-        )
+    """Clients' pictures of one class: normal for the sites, or a collapse, as far as the test pictures tell."""
+    is_faulty = any(fault.name == "one class" for fault in faults(run.outcome))
+    if len(run.rounds) >= ENOUGH_ROUNDS and not is_faulty and (text := skew_text(run)):
+        yield text
 
 
 def _is_balanced(run: Run) -> bool:
     return run.settings.get("method.name") == "balanced"
-
-
-def _another_method(run: Run) -> str:
-    """What has helped where others collapsed: results/remedies."""
-    if _is_balanced(run):
-        return "Let fewer epochs pass at the clients (method.client_epochs)"
-    return 'Take method.name = "balanced", or else give the server three times the epochs (method.server_epochs)'
 
 
 def _fallen(run: Run) -> Iterator[str]:
@@ -128,32 +118,28 @@ def _fallen(run: Run) -> Iterator[str]:
     chosen = number(run.settings.get("data.validation"))  # then the best model is the one that was kept
     if last is not None and best is not None and best - last >= FALLEN and not chosen:
         yield (
-            f"The last model is {best - last:.1f} points worse than that of round {run.result.get('best_round')}. "
+            f"The final model is {best - last:.1f} points worse on the test pictures than "
+            f"{model_of(run.result, 'best_')}. "
             "Hold out some labels (data.validation) so that the best model is kept, or lower method.lr."
         )
 
 
-def _no_gain(run: Run) -> Iterator[str]:
-    metric = metric_of(run.settings)
-    last, alone = number(run.of_the_kept(metric)), number(run.result.get(f"labels_only_{metric}"))
-    plain = number(run.result.get(f"plain_labels_only_{metric}"))
-    by = ""
-    if alone is not None and plain is not None and plain > alone:  # then nobody needs the method's use of the labels
-        alone, by = plain, "weak views of "
-    if last is None or alone is None or last - alone >= AS_GOOD:
+def _not_told(run: Run) -> Iterator[str]:
+    """What to do where a model cannot be told from labels alone."""
+    gap, pictures = difference(run.outcome, metric_of(run.settings)), number(run.outcome.get("test_examples"))
+    if gap is None or gap.is_clear or not pictures:
         return
+    yield (
+        f"{pictures:.0f} test pictures show a difference from labels alone only from about "
+        f"{(gap.high - gap.low) / 2:.0f} points on: add test pictures, or run more seeds and put them side by side "
+        "with 'semifl compare'."
+    )
     confident = list(run.series("confident_accuracy").values())[-RECENT:]
-    hint = "train for more rounds, or see in the pseudo-label curves whether clients believe too little or too much"
-    if not _is_balanced(run):
-        hint = f'take method.name = "balanced", {hint}'
-    if confident and statistics.fmean(confident) < 80:
+    if confident and statistics.fmean(confident) < OFTEN_WRONG:
         better = "" if _has_backbone(run) else ' (for photographs model.name = "pretrained")'
-        hint = f"confident pseudo-labels are often wrong, so start from a better model{better}" + (
-            "" if _is_balanced(run) else ', take method.name = "balanced", or raise method.threshold'
-        )
-    than = "no better than" if last > alone - AS_GOOD else f"{alone - last:.1f} points worse than"
-    of = "" if metric == "accuracy" else f"{WORDS[metric]} "
-    yield f"The model is {than} one trained on {by}the labels alone ({of}{last:.1f} against {alone:.1f} %): {hint}."
+        other = "" if _is_balanced(run) else ', take method.name = "balanced", or raise method.threshold'
+        wrong = f"Of the confident pseudo-labels only {statistics.fmean(confident):.0f} % were right"
+        yield f"{wrong}: start from a better model{better}{other}."
 
 
 def standings(run: Run) -> list[SiteStanding]:
@@ -162,10 +148,10 @@ def standings(run: Run) -> list[SiteStanding]:
     latest: dict[int, float] = {}
     for record in run.rounds:
         means = {client: mean_confidence(bins) for client, bins in histograms(record).items()}
-        for client, mean in means.items():
-            latest[client] = mean
+        for client, own in means.items():
+            latest[client] = own
             if len(means) >= 3:
-                gaps.setdefault(client, []).append(mean - statistics.median(means.values()))
+                gaps.setdefault(client, []).append(own - statistics.median(means.values()))
     return [SiteStanding(client, latest[client], statistics.fmean(all_[-5:])) for client, all_ in sorted(gaps.items())]
 
 
@@ -195,36 +181,12 @@ def _by_threshold(run: Run) -> Iterator[str]:
     at, found, spared, likelier = (number(run.of_the_kept(name)) for name in names)
     if at is None or found is None or spared is None or likelier is None:
         return
-    mean = (found + spared) / 2
-    if at != EVEN and mean - likelier >= UNEVEN:
+    at_threshold = (found + spared) / 2
+    if at != EVEN and at_threshold - likelier >= UNEVEN:
         yield (
-            f"By the likelier class the model finds {likelier:.1f} % of a class on average, and {mean:.1f} % at its "
-            f"decision threshold of {said_probability(at)}: let it answer by that with "
+            f"By the likelier class the model finds {likelier:.1f} % of a class on average, and {at_threshold:.1f} % "
+            f"at its decision threshold of {said_probability(at)}: let it answer by that with "
             "'semifl predict RUN --threshold chosen'."
-        )
-
-
-def _uneven(run: Run) -> Iterator[str]:
-    """By the rule that the model is used with: what the likelier class misses, a chosen threshold may find."""
-    is_whole = len(run.confusion) == len(run.class_names) and run.is_counted_by_its_rule
-    rows = run.confusion if is_whole else []
-    at = "" if run.counted_at in (None, EVEN) else f" (at its decision threshold of {said_probability(run.counted_at)})"
-    found = {place: row[place] / sum(row) for place, row in enumerate(rows) if sum(row)}
-    mean = statistics.fmean(found.values()) if found else 0.0
-    worst = min(found, key=lambda place: found[place], default=0)
-    if found and found[worst] < SELDOM * mean:
-        yield (
-            f"Of the test pictures of {_name(run, worst)} the final model finds {100 * found[worst]:.0f} %, of a class "
-            f"on average {100 * mean:.0f} %{at}: more labels of it help."
-        )
-        return
-    if number(run.of_the_kept("decision_threshold")) not in (None, EVEN):  # these two are by the likelier class
-        return
-    last, balanced = number(run.of_the_kept("accuracy")), number(run.of_the_kept("balanced_accuracy"))
-    if last is not None and balanced is not None and abs(last - balanced) >= UNEVEN:
-        yield (
-            f"Classes are not learned evenly: accuracy is {last:.1f} %, but the mean over classes {balanced:.1f} %. "
-            "The confusion matrix shows which ones suffer; more labels of these help."
         )
 
 
@@ -252,17 +214,13 @@ def histograms(record: dict[str, object]) -> dict[int, list[float]]:
     if not isinstance(listed, list):
         return {}
     by_client = zip(clients(record, "cohort"), (counts(each) for each in listed), strict=False)
-    return {client: bins for client, bins in by_client if len(bins) == 10 and sum(bins) > 0}
+    return {client: bins for client, bins in by_client if len(bins) == BINS and sum(bins) > 0}
 
 
 def mean_confidence(bins: list[float]) -> float:
-    edges = pairwise(i / 10 for i in range(11))
+    edges = pairwise(i / BINS for i in range(BINS + 1))
     return sum((low + high) / 2 * count for (low, high), count in zip(edges, bins, strict=True)) / sum(bins)
 
 
 def _words(value: object) -> list[str]:
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
-
-
-def _name(run: Run, label: int) -> str:
-    return run.class_names[label] if label < len(run.class_names) else str(label)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from semifl.records.metrics import of_the_kept, said_probability
+from semifl.records.faults import class_name
+from semifl.records.metrics import said_probability
 from semifl.records.record import number
 from semifl.report.figures import Figure, nothing
 from semifl.report.reading import EVEN, Run, counts
 from semifl.report.site_figures import shade
+from semifl.report.skew import skew_text
 from semifl.report.svg import Cells, Line, bar_chart, cell_chart, line_chart
-from semifl.words import counted
+from semifl.words import counted, listed
 
 RECENT = 10  # rounds whose pseudo-labels are counted
 WRITTEN = 12  # classes up to which the numbers fit into the matrix
@@ -34,15 +36,11 @@ def classes(run: Run) -> Figure:
         sets["labels of the server"] = ("c2", _shares(server))
     top = max(range(len(names)), key=lambda i: pseudo[i])
     none = [names[i] for i in range(len(names)) if not pseudo[i]]
-    alt = f"Of {sum(pseudo):.0f} confident pseudo-labels {_shares(pseudo)[top]:.0f} % are {names[top]}"
-    alt += (
-        f"; none are {', '.join(none[:8])}{' and others' if len(none) > 8 else ''}."
-        if none
-        else "; every class occurs."
-    )
+    alt = f"Of {sum(pseudo):.0f} confident pseudo-labels {_shares(pseudo)[top]:.0f} % are {class_name(names[top])}"
+    alt += f"; none are {listed([class_name(each) for each in none], 8)}." if none else "; every class occurs."
     last = counted(len(recent), "round")
     caption = f"Share of each class among the confident pseudo-labels of the last {last}, beside the server's "
-    caption += f"labels. One bar that outgrows the others is a sign of collapse. {alt}"
+    caption += f"labels. {alt} {skew_text(run)}".rstrip()
     caption += "" if len(sets) == 2 else " The server's counts are written when the run ends."
     ratios = _label_ratios(run, len(names))
     rows = [[name, *(f"{values[i]:.1f}" for _, values in sets.values()), ratios[i]] for i, name in enumerate(names)]
@@ -75,10 +73,11 @@ def confusion(run: Run) -> Figure:
     pairs = [(i, j) for i in range(len(names)) for j in range(len(names)) if i != j and matrix[i][j]]
     pairs.sort(key=lambda pair: -matrix[pair[0]][pair[1]])
     weakest = min(range(len(names)), key=lambda i: shares[i][i])
-    alt = f"Least often recognised is {names[weakest]}, {100 * shares[weakest][weakest]:.0f} % of the time."
+    alt = f"Least often recognised is {class_name(names[weakest])}, {100 * shares[weakest][weakest]:.0f} % of the time."
     if pairs:
         i, j = pairs[0]
-        alt += f" The most frequent mistake takes {names[i]} for {names[j]}, {matrix[i][j]:.0f} times."
+        taken = f"takes {class_name(names[i])} for {class_name(names[j])}, {matrix[i][j]:.0f} times"
+        alt += f" The most frequent mistake {taken}."
     written = [[f"{count:.0f}" if count else "" for count in row] for row in matrix] if len(names) <= WRITTEN else ()
     colours = [[shade(share) for share in row] for row in shares]
     drawing = cell_chart(Cells(colours, names, names, "what the model says", written), alt, square=True)
@@ -89,8 +88,8 @@ def confusion(run: Run) -> Figure:
     if len(names) > WHOLE_TABLE:
         header = ["is", "taken for", "times"]
         rows = [[names[i], names[j], f"{matrix[i][j]:.0f}"] for i, j in pairs[:WORST]]
-    caption = "Test pictures by what they are (rows) and what the final model takes them for (columns), "
-    caption += f"{_rule(run)}. {alt}{_of_the_kept(run)}"
+    caption = "Test pictures by what they are (rows) and what the model takes them for (columns), "
+    caption += f"{_rule(run)}. {alt}"
     note = f"The {WORST} most frequent mistakes." if len(names) > WHOLE_TABLE else ""
     return Figure("confusion", title, caption, alt, drawing, [], header, rows, note)
 
@@ -100,15 +99,7 @@ def _rule(run: Run) -> str:
     if run.counted_at in (None, EVEN):
         return "by the likelier class" if len(run.class_names) == 2 else "by the likeliest class"
     positive = run.settings.get("positive") or run.class_names[-1]
-    return f"{positive} from a probability of {said_probability(run.counted_at)} on"
-
-
-def _of_the_kept(run: Run) -> str:
-    """Whose matrix a person gets from the model file, where that is another one."""
-    best, rounds = run.result.get("best_round"), number(run.result.get("rounds"))
-    if not of_the_kept(run.result) or rounds is None or best == rounds + 1:
-        return ""
-    return f" The model that was kept is that of round {best}: 'semifl evaluate' shows its matrix."
+    return f"{class_name(str(positive))} from a probability of {said_probability(run.counted_at)} on"
 
 
 def calibration(run: Run) -> Figure:
@@ -120,11 +111,11 @@ def calibration(run: Run) -> Figure:
     points = [(float(each["confidence"]), float(each["accuracy"])) for each in bins]
     lines = [
         Line("as sure as right", "c2 ref", [(0.0, 0.0), (100.0, 100.0)]),
-        Line("final model", "c1", points, dots=points),
+        Line("the model", "c1", points, dots=points),
     ]
-    error = number(run.result.get("calibration_error"))
+    error = number(run.of_the_kept("calibration_error"))
     gap = "" if error is None else f"; on average the two lie {error:.1f} points apart"
-    caption = "How often the final model is right on test pictures, by how sure it is: below the dashed line it is "
+    caption = "How often the model is right on test pictures, by how sure it is: below the dashed line it is "
     caption += f"too sure of itself{gap}."
     alt = f"How often the model is right by how sure it is, in {len(points)} steps{gap}."
     drawing = line_chart(lines, "percent right", alt, x_label="confidence in percent", y=(0.0, 100.0))

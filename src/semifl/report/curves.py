@@ -9,6 +9,7 @@ from typing import Any
 from semifl.durable import replace_file
 from semifl.records.metrics import WORDS, metric_of
 from semifl.records.record import JSON, number
+from semifl.records.verdict import labels_only
 from semifl.report.reading import read_run
 
 
@@ -18,8 +19,7 @@ def draw_curves(directory: Path) -> Path:
 
     run = read_run(directory)
     metric = metric_of(run.settings)
-    final, only = number(run.outcome.get(metric)), number(run.outcome.get(f"labels_only_{metric}"))
-    plain = number(run.outcome.get(f"plain_labels_only_{metric}"))
+    final, only = number(run.outcome.get(metric)), labels_only(run.outcome, metric)
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     accuracy, labels = figure.subplots(1, 2)
     _curve(accuracy, run.rounds, metric, run.method, 1)
@@ -28,8 +28,6 @@ def draw_curves(directory: Path) -> Path:
         accuracy.plot(last, final, "o", color="C0", label=f"final: {final:.1f} %")
     if only is not None:
         accuracy.axhline(only, color="0.4", linestyle="--", label=f"labels only: {only:.1f} %")
-    if plain is not None:
-        accuracy.axhline(plain, color="0.7", linestyle=":", label=f"by weak views: {plain:.1f} %")
     accuracy.set(title=f"Test {WORDS[metric]}", xlabel="round", ylabel="percent")
     _curve(labels, run.rounds, "label_ratio", "confident (label ratio)", 100)
     _curve(labels, run.rounds, "pseudo_accuracy", "pseudo-labels right", 1)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from semifl.federation.signals import CURVES
 from semifl.records.metrics import MEANINGS, METRICS, WORDS, Metric
 from semifl.records.record import number
-from semifl.report.groups import Group, Point
+from semifl.report.groups import Group, Point, mean
 from semifl.report.reading import Run
 from semifl.report.svg import Line, line_chart, stacked_chart
 
@@ -76,7 +76,7 @@ def _scored(groups: Sequence[Group], metric: Metric) -> Figure:
         line, points = _line(group, place, metric, group.label)
         if not points:
             continue
-        last, alone = group.result(metric), group.result(f"labels_only_{metric}")
+        last, alone = group.result(metric), mean(group.alone(metric))
         end = group.last_round + 1
         lines.append(line if last is None else line._replace(dots=[(end, last)]))
         words = f"{group.label}: {_trend(points, ' %')}"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from semifl.records.metrics import OF_A_MODEL, Metric, metric_of
 from semifl.records.record import number
+from semifl.records.verdict import labels_only
 from semifl.report.reading import Run
 
 OF_THE_TEST = (*OF_A_MODEL, "loss")  # what a round has only if its model was tested
@@ -60,16 +61,29 @@ class Group:
 
     def result(self, key: str) -> float | None:
         """The mean of something in result.json over the runs that have it by now."""
-        values = [value for value in self.by_run(key) if value is not None]
-        return statistics.fmean(values) if values else None
+        return mean(self.by_run(key))
+
+    def reached(self, name: str) -> list[float | None]:
+        """Return a number of each run's kept model."""
+        return [number(run.of_the_kept(name)) for run in self.runs]
+
+    def alone(self, name: str) -> list[float | None]:
+        """Return a number of each run's better labels-only model."""
+        return [labels_only(run.outcome, name) for run in self.runs]
 
     def by_run(self, key: str) -> list[float | None]:
         return [number(run.outcome.get(key)) for run in self.runs]
 
 
+def mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that are there."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
 def _point(index: int, values: list[float]) -> Point:
-    mean, spread = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
-    return Point(index, mean, mean - spread, mean + spread)
+    middle, spread = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+    return Point(index, middle, middle - spread, middle + spread)
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:

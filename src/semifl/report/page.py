@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
@@ -15,13 +14,25 @@ from jinja2 import Environment, PackageLoader, Template
 from semifl.durable import replace_text
 from semifl.records.metrics import METRICS, WORDS, Metric, of_the_kept, said
 from semifl.records.record import number
+from semifl.records.verdict import (
+    baseline,
+    comparison,
+    difference,
+    faults,
+    model_of,
+    parts_of_the_gain,
+    verdict,
+    with_interval,
+)
 from semifl.report.advice import advise, advise_together
 from semifl.report.class_figures import calibration, classes, confusion
+from semifl.report.comparison import Difference, paired
 from semifl.report.figures import Figure, bytes_figure, learning_figures, seconds_figure
-from semifl.report.groups import Group, group_runs
+from semifl.report.groups import Group, group_runs, mean
 from semifl.report.pictures import Gallery, galleries
 from semifl.report.reading import Run, read_run
 from semifl.report.site_figures import confidence, participation
+from semifl.words import counted
 
 MOST_EVENTS = 100
 
@@ -65,12 +76,14 @@ def page(paths: Sequence[Path], stamp: str = "") -> str:
     groups = group_runs(runs)
     notes = [
         Notes("all runs", [], advise_together(groups)),
-        *(_notes(run, group.label) for group in groups for run in group.runs),
+        *(_notes(run, group.label, len(runs) == 1) for group in groups for run in group.runs),
     ]
     text = _template().render(
         title=_title(groups),
         runs=runs,
         groups=groups,
+        verdicts=_verdicts(groups),
+        parts=parts_of_the_gain(runs[0].outcome) if len(runs) == 1 and runs[0].is_finished else [],
         tiles=_tiles(groups[0]) if len(groups) == 1 else [],
         scores=_scores(groups[0]) if len(groups) == 1 else [],
         scores_header=["on the test pictures", *_scored_models(groups[0]).values()],
@@ -100,8 +113,10 @@ def _title(groups: Sequence[Group]) -> str:
     return f"{methods} on {data}, {len(runs)} runs"
 
 
-def _notes(run: Run, label: str) -> Notes:
-    return Notes(f"{label}, seed {run.seed}", [*run.problems, *galleries(run)[1]], advise(run))
+def _notes(run: Run, label: str, is_alone: bool) -> Notes:
+    """A run that is alone on the page has its faults above everything else."""
+    found = [] if is_alone else [f"{fault.sentence} {fault.remedy}" for fault in faults(run.outcome)]
+    return Notes(f"{label}, seed {run.seed}", [*run.problems, *galleries(run)[1], *found], advise(run))
 
 
 def _section(run: Run, label: str) -> Section:
@@ -118,73 +133,121 @@ def _section(run: Run, label: str) -> Section:
     )
 
 
+def _verdicts(groups: Sequence[Group]) -> list[tuple[str, str]]:
+    """The first sentences of the page, each with its remedy: of one run its verdict, of several one of each group."""
+    runs = [run for group in groups for run in group.runs]
+    if len(runs) > 1:
+        bad = [run for run in runs if faults(run.outcome)]
+        some = f"{counted(len(bad), 'run')} of {len(runs)} ended with a faulty model: see the notes."
+        compared = [(_of_group(group), "") for group in groups if mean(group.alone(group.metric)) is not None]
+        return [(some, ""), *compared] if bad else compared
+    if not runs[0].is_finished:
+        return []
+    found = faults(runs[0].outcome)
+    rest = verdict(runs[0].outcome)[len(found) :]
+    return [*((fault.sentence, fault.remedy) for fault in found), *((sentence, "") for sentence in rest)]
+
+
+def _of_group(group: Group) -> str:
+    """Whether clients helped, over the seeds of a group, or in its only run."""
+    seeds = [run for run in group.runs if run.is_finished]
+    if len(seeds) == 1:
+        return f"{group.label}: {comparison(seeds[0].outcome)}"
+    gap = _over_seeds(group.reached(group.metric), group.alone(group.metric))
+    if gap is None:
+        return f"{group.label}: no run is finished."
+    how = "better than" if gap.low > 0 else "worse than" if gap.high < 0 else "cannot be told from"
+    return f"{group.label}: {how} labels alone, {WORDS[group.metric]} {_points(gap)} over {gap.seeds} seeds."
+
+
+def _over_seeds(reached: Sequence[float | None], alone: Sequence[float | None]) -> Difference | None:
+    """The difference of runs that have both numbers; means by themselves may be of other seeds."""
+    ours, theirs = (
+        {place: value for place, value in enumerate(values) if value is not None} for values in (reached, alone)
+    )
+    return paired(ours, theirs)
+
+
+def _points(gap: Difference) -> str:
+    ends = "" if gap.seeds == 1 else f" [{gap.low:+.1f}, {gap.high:+.1f}]"
+    return f"{gap.mean:+.1f} points{ends}"
+
+
 def _tiles(group: Group) -> list[tuple[str, str]]:
     """The outcome in a few large numbers, means where there are several seeds."""
     metric, kept = group.metric, next((of_the_kept(run.result) for run in group.runs if run.is_finished), "")
-    value, reached = group.result(f"{kept}{metric}"), group.by_run(f"{kept}{metric}")
-    name, other = WORDS[metric], group.result(metric if kept else f"best_{metric}")
+    name, reached = f"{WORDS[metric]}, best on labels held out" if kept else WORDS[metric], group.reached(metric)
     so_far = group.series(metric)
-    if value is None and so_far:
-        name, value = f"{name} so far", so_far[-1].mean
-        other = max(point.mean for point in so_far)
+    if mean(reached) is None and so_far:
+        name = f"{WORDS[metric]} so far"
         reached = [run.series(metric).get(so_far[-1].round) for run in group.runs]
-    alone, plain = group.by_run(f"labels_only_{metric}"), group.by_run(f"plain_labels_only_{metric}")
-    tiles = [(f"{name}, best on labels held out" if kept else name, _percent(value))]
-    tiles.append(("labels only", _percent(group.result(f"labels_only_{metric}"))))
-    tiles += _brought("this use of the labels brought", alone, plain)
-    tiles += _brought("the clients brought", reached, alone)
-    tiles.append(("final model" if kept else "best round", _percent(other)))
+    alone, only = group.alone(metric), group.runs[0].outcome
+    is_one = len(group.runs) == 1
+    measured = is_one and group.runs[0].is_finished
+    value, less = _percent(mean(reached)), _percent(mean(alone))
+    if measured:
+        value, less = with_interval(only, f"{kept}{metric}"), with_interval(only, f"{baseline(only)}{metric}")
+    tiles = [(name, value), ("labels only", less)]
+    if gap := _over_seeds(reached, alone):
+        some = "" if gap.seeds == len(group.runs) else f", in {gap.seeds} of {len(group.runs)} runs"
+        by_examples = difference(only, metric) if measured else None
+        tiles.append((f"better than labels only by{some}", str(by_examples) if by_examples else _points(gap)))
     tiles.append(("rounds", " / ".join(dict.fromkeys(_progress(run) for run in group.runs))))
     seconds = group.result("seconds")
     tiles.append(("time", _duration(seconds) if seconds is not None else "–"))
     return tiles
 
 
-def _brought(words: str, reached: Sequence[float | None], before: Sequence[float | None]) -> list[tuple[str, str]]:
-    """The mean difference of runs that have both numbers; means by themselves may be of other seeds."""
-    pairs = zip(reached, before, strict=True)
-    found = [more - less for more, less in pairs if more is not None and less is not None]
-    if not found:
-        return []
-    some = "" if len(found) == len(reached) else f", in {len(found)} of {len(reached)} runs"
-    return [(f"{words}{some}", f"{fmean(found):+.1f} points")]
-
-
 def _scores(group: Group) -> list[list[str]]:
-    """Every number of the final model, of the best round and of the labels-only models, side by side."""
-    rows, prefixes = [], list(_scored_models(group))
+    """Every number of the models that a result tells of, side by side, of one run with intervals."""
+    rows, only = [], group.runs[0].outcome
     for name, word in WORDS.items():
-        values = [group.result(f"{prefix}{name}") for prefix in prefixes]
-        if any(value is not None for value in values):
-            rows.append([word, *(said(name, value) for value in values)])
+        keys = [f"{prefix}{name}" for prefix in _scored_models(group)]
+        if len(group.runs) == 1:
+            cells = [with_interval(only, key) for key in keys]
+        else:
+            cells = [said(name, value) for value in (group.result(keys[0]), mean(group.alone(name)))]
+        if any(cell != "–" for cell in cells):
+            rows.append([word, *cells])
     return rows
 
 
 def _scored_models(group: Group) -> dict[str, str]:
-    """The models whose numbers a result has, by the beginning of their names; only some methods have the last."""
-    models = {"": "final model", "best_": "best round", "labels_only_": "labels only"}
-    if group.result("plain_labels_only_accuracy") is not None:
-        models["plain_labels_only_"] = "labels only, by weak views"
-    return models
+    """The models whose numbers the table has, by the beginning of their names."""
+    if len(group.runs) > 1:
+        return {"": "final model, mean", "labels_only_": "labels only, mean"}
+    only = group.runs[0].outcome
+    models = {"": "final model"}
+    if model_of(only, "best_") != "the final model":
+        by = "labels held out" if of_the_kept(only) else "these test pictures"
+        models["best_"] = f"{model_of(only, 'best_')}, the best on {by}"
+    return models | {prefix: "labels only" for prefix in (baseline(only),) if prefix}
 
 
 def _overview_header(metric: Metric) -> list[str]:
     others = [WORDS[name] for name in METRICS if name != metric]
-    return ["runs", "seed", "rounds", WORDS[metric], "labels only", "best round", *others, "directory"]
+    return ["runs", "seed", "rounds", WORDS[metric], "labels only", "difference", *others, "directory"]
 
 
 def _overview(groups: Sequence[Group]) -> list[list[str]]:
     """A row per run, and one of means per group that has several."""
     metric = groups[0].metric
-    keys = [metric, f"labels_only_{metric}", f"best_{metric}", *(name for name in METRICS if name != metric)]
+    others = [name for name in METRICS if name != metric]
     rows = []
     for group in groups:
-        for run in group.runs:
-            scores = (_percent(number(run.outcome.get(key))) for key in keys)
+        reached, alone = group.reached(metric), group.alone(metric)
+        for run, value, less in zip(group.runs, reached, alone, strict=True):
+            gap = _over_seeds([value], [less])
+            told = difference(run.outcome, metric) or (_points(gap) if gap else "–")
+            scores = [_percent(value), _percent(less), str(told).replace(" points", "")]
+            scores += [_percent(number(run.of_the_kept(name))) for name in others]
             rows.append([group.label, str(run.seed), _progress(run), *scores, str(run.path)])
         if len(group.runs) > 1:
-            means = (_percent(group.result(key)) for key in keys)
-            rows.append([group.label, "mean", "", *means, ""])
+            gap = _over_seeds(reached, alone)
+            scores = [_percent(mean(reached)), _percent(mean(alone))]
+            scores.append(_points(gap).replace(" points", "") if gap else "–")
+            scores += [_percent(mean(group.reached(name))) for name in others]
+            rows.append([group.label, "mean", "", *scores, ""])
     return rows
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from semifl.errors import UserError
 from semifl.records.directory import FILES, RunDirectory
-from semifl.records.metrics import of_the_kept
+from semifl.records.metrics import metric_of, of_the_kept
 from semifl.records.record import JSON, number
 from semifl.toml import dotted
 
@@ -56,17 +56,12 @@ class Run:
 
     @cached_property
     def outcome(self) -> JSON:
-        """The result; of a run that goes on, what its labels-only model has reached."""
-        return self.labels_only | self.result
+        """The result; of a run that goes on, what its labels-only models have reached."""
+        return {"metric": metric_of(self.settings)} | self.labels_only | self.result
 
     def of_the_kept(self, name: str) -> Any:
         """A number of the model that a finished run has kept: the last one, or the best by labels held out."""
         return self.result.get(f"{of_the_kept(self.result)}{name}")
-
-    @property
-    def is_counted_by_its_rule(self) -> bool:
-        """Whether `confusion` is at the final model's threshold: an earlier version counted by the likelier class."""
-        return self.counted_at is not None or number(self.result.get("decision_threshold")) in (None, EVEN)
 
     @property
     def is_finished(self) -> bool:

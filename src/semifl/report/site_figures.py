@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from semifl.federation.signals import BINS
 from semifl.report.advice import histograms, mean_confidence, odd_sites
 from semifl.report.figures import Figure, nothing
 from semifl.report.reading import Run, clients, counts
@@ -110,7 +111,7 @@ def confidence(run: Run) -> Figure:
     shown = order[:MOST_SITES]
     colours = [[shade(count / sum(latest[site])) for count in latest[site]] for site in shown]
     names = [f"{'▸ ' if site in odd else ''}{run.site_name(site).removeprefix('client ')}" for site in shown]
-    steps = [f"{i / 10:.1f}" for i in range(10)]
+    steps = [f"{i / BINS:.1f}" for i in range(BINS)]
     least, most = order[0], order[-1]
     low, high = mean_confidence(latest[least]), mean_confidence(latest[most])
     alt = (
@@ -124,7 +125,7 @@ def confidence(run: Run) -> Figure:
         f"server has never seen. {alt}"
     )
     caption += f" Shown are the {MOST_SITES} least sure." if len(order) > MOST_SITES else ""
-    header = ["site", "mean", *(f"{i / 10:.1f} to {(i + 1) / 10:.1f}" for i in range(10))]
+    header = ["site", "mean", *(f"{i / BINS:.1f} to {(i + 1) / BINS:.1f}" for i in range(BINS))]
     rows = [[run.site_name(site), f"{mean_confidence(latest[site]):.2f}", *_whole(latest[site])] for site in order]
     drawing = cell_chart(Cells(colours, names, steps, "confidence, from"), alt)
     return Figure("confidence", title, caption, alt, drawing, [], header, rows[:MOST_LISTED])

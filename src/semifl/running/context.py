@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -45,6 +45,18 @@ class Elsewhere(Protocol):
     def federation(self, tally: Tally) -> Federation: ...
 
 
+class BaselineProgress(NamedTuple):
+    """How far the training of labels-only models is."""
+
+    model: int  # which one, from 1
+    models: int  # how many there are in all
+    done: int  # rounds of this one
+    rounds: int
+
+    def __str__(self) -> str:
+        return f"labels only, model {self.model} of {self.models}: {self.done} of {self.rounds}"
+
+
 class Observer(Protocol):
     """Whoever watches a run."""
 
@@ -52,8 +64,8 @@ class Observer(Protocol):
         """Before anything is trained."""
         ...
 
-    def baseline(self, done: int, rounds: int) -> None:
-        """After each round of a labels-only model, which comes first."""
+    def baseline(self, progress: BaselineProgress) -> None:
+        """Before the first and after each round of a labels-only model, which comes first."""
         ...
 
     def labels_only(self, value: float) -> None:
@@ -73,7 +85,7 @@ class Silent:
     def begin(self, world: World, first_round: int) -> None:
         pass
 
-    def baseline(self, done: int, rounds: int) -> None:
+    def baseline(self, progress: BaselineProgress) -> None:
         pass
 
     def labels_only(self, value: float) -> None:

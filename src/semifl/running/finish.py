@@ -10,21 +10,23 @@ from typing import Any, cast
 import torch
 
 from semifl.durable import copy_file
+from semifl.learning import batchnorm
 from semifl.learning.evaluation import Score
 from semifl.learning.metrics import reliability
+from semifl.learning.tensorfile import read_tensors
 from semifl.learning.weights import Snapshot
 from semifl.records.metrics import OF_A_MODEL, Metric, shown
 from semifl.records.record import JSON, Measured, RoundRecord, Summary, is_best, number
+from semifl.records.verdict import OF_LABELS
 from semifl.regular import remove_folder
 from semifl.running.context import FEATURES, RunContext
 from semifl.running.gallery import write_gallery
-from semifl.running.guard import OF_CLIENTS, OF_LABELS, Guard, beats
+from semifl.running.guard import OF_CLIENTS, Guard, beats
+from semifl.running.judgment import counted, judge_final
 from semifl.running.labels_only import Baselines, scores_alone
 from semifl.running.modelcard import write_model_card
 from semifl.running.recording import measure
-from semifl.trained.assessment import confusion_by
-from semifl.trained.modelfile import save_model
-from semifl.trained.prediction import Rule
+from semifl.trained.modelfile import note_in_model, save_model
 
 
 def finish(context: RunContext, last: int, state: Any, baselines: Baselines, guard: Guard | None) -> Summary:
@@ -39,20 +41,25 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     if kept == OF_LABELS:
         context.tally.validation = None  # it has learned from these labels, so they say nothing about it
     final = measure(t, context.tally, 0.0, context.positive)
+    last_score = context.tally.score
+    assert last_score is not None
     history: list[RoundRecord] = context.directory.rounds()
     best = is_best(final.get(f"validation_{context.metric}"), history, context.metric)
     held_out = bool(context.world.config.split.validation)
-    if held_out and (guard or best) and context.directory.model.is_file():
+    if held_out and context.directory.model.is_file():
         # Should the run be given more rounds, it goes on with the best of those it had.
         copy_file(context.directory.model, context.directory.best_of_rounds)
-    if guard or not held_out or best:
+    is_last = bool(guard) or not held_out or best
+    if is_last:
         keep_model(context, final)
+    kept_score = last_score if is_last else context.server.grade(read_snapshot(context), "test")
     result = summary(context, history, final, baselines, time.perf_counter() - began)
     result["kept"] = "best" if held_out and not guard else "last"
     if guard:
         result["guard"] = {"kept": kept, "fallbacks": guard.fallbacks}
-    assert context.tally.score is not None
-    context.directory.write_facts("confusion.json", _in_detail(context, context.tally.score, final))
+    judge_final(context, result, last_score, kept_score, baselines)
+    note_in_model(context.directory.model, faults=result["faults"])
+    context.directory.write_facts("confusion.json", _in_detail(context, kept_score, result))
     write_model_card(context, result)
     # Real sites' pictures stay out of a page that may be passed on; those of a data set divided here may be shown.
     write_gallery(context, model, t.index, of_clients=not context.world.data.sites)
@@ -60,6 +67,19 @@ def finish(context: RunContext, last: int, state: Any, baselines: Baselines, gua
     # Last: it marks a finished run, and whatever a kill leaves undone before it is done again by a resume.
     context.directory.write_summary(result)
     return result
+
+
+def read_snapshot(context: RunContext) -> Snapshot:
+    """Return the model that model.safetensors holds."""
+    network = context.place.network
+    network.module.load_state_dict(read_tensors(context.directory.model).tensors)
+    named = batchnorm.layers(network.module)
+    stats = {
+        name: batchnorm.Moments(0, layer.running_mean.clone(), layer.running_var.clone())
+        for name, layer in named.items()
+        if layer.running_mean is not None and layer.running_var is not None
+    }
+    return Snapshot(network.weights(), stats)
 
 
 def write_world(context: RunContext) -> None:
@@ -76,14 +96,11 @@ def write_world(context: RunContext) -> None:
     context.directory.write_facts("world.json", world)
 
 
-def _in_detail(context: RunContext, score: Score, final: Measured) -> JSON:
-    """Which classes the final model confuses, of two at its threshold, and how often it is right when how sure."""
+def _in_detail(context: RunContext, score: Score, result: Summary) -> JSON:
+    """Which classes the kept model confuses, of two at its threshold, and how often it is right when how sure."""
     bins = [each._asdict() for each in reliability(score.probabilities, score.labels)]
-    if "decision_threshold" not in final:
-        return {"counts": score.confusion.tolist(), "reliability": bins}
-    threshold = final["decision_threshold"]
-    counts = confusion_by(Rule(context.positive, threshold), score)
-    return {"counts": counts.tolist(), "threshold": threshold, "reliability": bins}
+    counts, threshold = counted(context, score, result)
+    return {"counts": counts, **({} if threshold is None else {"threshold": threshold}), "reliability": bins}
 
 
 def keep_model(context: RunContext, record: Measured) -> None:
@@ -138,9 +155,9 @@ def summary(
         "metric": metric,
         **{name: final[name] for name in OF_A_MODEL if name in final},  # type: ignore[literal-required]
         **{f"best_{name}": best[name] for name in OF_A_MODEL if name in best},  # type: ignore[literal-required]
-        "best_round": best["round"],
+        "best_round": _round_or_final(best, history),
         "best_test_accuracy": by_test["accuracy"],
-        "best_test_round": by_test["round"],
+        "best_test_round": _round_or_final(by_test, history),
         **{f"labels_only_{name}": None for name in OF_A_MODEL if name in final},
         **scores_alone(context, baselines),
         "seconds": round(sum(seconds) + final_seconds, 3),
@@ -149,6 +166,11 @@ def summary(
         "bytes_down": sum(record["bytes_down"] for record in records),
     }
     return cast(Summary, found)
+
+
+def _round_or_final(record: Measured, history: Sequence[RoundRecord]) -> int | str:
+    """Return a round's number; the final model, after the closing fine-tune, is of no round."""
+    return record["round"] if record["round"] <= len(history) else "final"
 
 
 def deciding(record: Measured, metric: Metric) -> float:

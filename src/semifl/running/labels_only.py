@@ -11,7 +11,7 @@ from semifl.learning.evaluation import Score
 from semifl.learning.weights import Snapshot, Weights
 from semifl.running.binding import bound_to, refuse_another_config
 from semifl.running.checkpoint import Checkpoints
-from semifl.running.context import RunContext
+from semifl.running.context import BaselineProgress, RunContext
 from semifl.running.recording import scores
 
 # Where their checkpoints lie.
@@ -22,6 +22,21 @@ LABELS_ONLY = {
     "plain": "labels_only_plain",
     "plain_start": "labels_only_plain_start",
 }
+
+
+def models_to_train(context: RunContext) -> list[str]:
+    """Return the keys of LABELS_ONLY that a run trains, in order."""
+    run, method = context.world.config.run, context.method
+    has_start, plain = run.start == "labels", method.plain_server()
+    # A method that lives on the clients' labels does not learn without them, so it has no baseline to beat.
+    is_compared = (run.labels_only and "client_labels" not in method.needs) or run.guard
+    return [
+        *(["start"] if has_start else []),
+        *(["plain_start"] if is_compared and plain and has_start else []),
+        *(["plain"] if is_compared and plain else []),
+        *(["all"] if is_compared else []),
+        *(["train"] if run.guard else []),
+    ]
 
 
 class LabelsOnly(NamedTuple):
@@ -59,11 +74,15 @@ def train_alone(
     if saved:
         refuse_another_config(saved.bound, bound, saved.path, context.directory.path / "config.toml")
         done, state = saved.round, saved.state
+    names = [LABELS_ONLY[which] for which in models_to_train(context)]
+    progress = BaselineProgress(names.index(name) + 1, len(names), done, rounds)
+    if done < rounds:
+        context.observer.baseline(progress)
     for index in range(done + 1, rounds + 1):
         t = context.round_at(index, index, rounds_of)
         state = method.round(t, state, server.at(t), nobody).state
         checkpoints.save(index, state, bound)
-        context.observer.baseline(index, rounds)
+        context.observer.baseline(progress._replace(done=index))
     t = context.round_at(rounds + 1, rounds, rounds_of)
     model: Snapshot = method.finish(t, state, server.at(t), nobody)
     return model

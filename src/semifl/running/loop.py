@@ -33,7 +33,14 @@ from semifl.running.context import Elsewhere, Observer, RunContext, Silent, chec
 from semifl.running.fallback import Sound, remembered
 from semifl.running.finish import finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
-from semifl.running.labels_only import LABELS_ONLY, Baselines, scores_alone, train_alone, train_labels_only
+from semifl.running.labels_only import (
+    LABELS_ONLY,
+    Baselines,
+    models_to_train,
+    scores_alone,
+    train_alone,
+    train_labels_only,
+)
 from semifl.running.more_rounds import STOPPED, can_go_on, refuse_fewer, settle_rounds, should_stop, with_rounds
 from semifl.running.recording import environment, measure
 from semifl.toml import Table
@@ -235,8 +242,7 @@ def _baselines(context: RunContext, first: Weights, done: int) -> Baselines:
     """The labels-only models that the run is compared with, which begin where its rounds do."""
     run, division, method = context.world.config.run, context.world.division, context.method
     baselines: Baselines = {}
-    # A method that lives on the clients' labels does not learn without them, so it has no baseline to beat.
-    if (run.labels_only and "client_labels" not in method.needs) or run.guard:
+    if "all" in models_to_train(context):
         everything = torch.cat([division.server, division.validation]).sort().values
         if plain := method.plain_server():  # which has its own way from the start on
             start = _first_learned(context, plain, "plain_start", done) if run.start == "labels" else first

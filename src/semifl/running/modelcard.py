@@ -9,10 +9,10 @@ import torch
 
 from semifl.configuration.config import spec_of
 from semifl.durable import replace_text
-from semifl.records.metrics import OF_A_MODEL, WORDS, of_the_kept, said
+from semifl.records.metrics import OF_A_MODEL, WORDS, of_the_kept
 from semifl.records.record import Summary, number
+from semifl.records.verdict import baseline, faults, is_of_labels, model_of, verdict, with_interval
 from semifl.running.context import RunContext
-from semifl.running.guard import OF_LABELS
 from semifl.running.recording import environment
 
 
@@ -28,14 +28,15 @@ def model_card(context: RunContext, result: Summary, date: str) -> str:
         "",
         f"Trained with semifl on {date}; the model is `model.safetensors` beside this file.",
         "",
+        *_verdict(result),
         *_table("What it takes and gives", _interface(facts)),
         *_table("What it was trained on", _data(context, result)),
         *_table("How", _how(context, result)),
         *_table("How well it does", _accuracy(context, result)),
         "## What to keep in mind",
         "",
-        f"- Accuracies are those on {len(world.data.test_labels)} test pictures of the same collection. Pictures from "
-        "elsewhere may be harder.",
+        f"- Numbers are measured on {len(world.data.test_labels)} test pictures of the same collection; in brackets "
+        "are 95 % intervals, for the chance in choosing them. Pictures from elsewhere may be harder.",
         "- A picture of something that is none of the classes is given to one of them all the same.",
         *_caution(context, result),
         "",
@@ -44,13 +45,16 @@ def model_card(context: RunContext, result: Summary, date: str) -> str:
     return "\n".join(lines)
 
 
-def _is_of_labels(result: Summary) -> bool:
-    """Whether the guard kept what the labels alone have taught, all of them."""
-    return result.get("guard", {}).get("kept") == OF_LABELS
+def _verdict(result: Summary) -> list[str]:
+    """Return what is wrong with the model, each with its remedy, and whether the clients helped."""
+    found = faults(result)
+    lines = [f"**{fault.sentence}** {fault.remedy}" for fault in found]
+    lines += [f"**{sentence}**" for sentence in verdict(result)[len(found) :]]
+    return [line for each in lines for line in (each, "")]
 
 
 def _caution(context: RunContext, result: Summary) -> list[str]:
-    if "client_labels" in context.method.needs or _is_of_labels(result):
+    if "client_labels" in context.method.needs or is_of_labels(result):
         return []
     return ["- Most of its training labels were made by itself and were not checked by anybody."]
 
@@ -68,7 +72,7 @@ def _interface(facts: Any) -> dict[str, Any]:
 
 def _data(context: RunContext, result: Summary) -> dict[str, Any]:
     world, counts = context.world, context.client_pictures
-    division, alone = world.division, _is_of_labels(result)
+    division, alone = world.division, is_of_labels(result)
     learned = torch.cat([division.server, division.validation]) if alone else division.server
     labels = world.data.labels[learned].bincount(minlength=world.data.facts.classes).tolist()
     theirs = f"{sum(counts)} at {len(counts)} clients"
@@ -107,19 +111,17 @@ def _backbone(context: RunContext) -> dict[str, Any]:
 
 def _accuracy(context: RunContext, result: Summary) -> dict[str, Any]:
     """Of the model that was kept: with labels held out that is the best on them, not the last one."""
-    held_out = context.world.config.split.validation and not _is_of_labels(result)
+    held_out = context.world.config.split.validation and not is_of_labels(result)
     numbers: dict[str, Any] = {**result}
-    prefix = of_the_kept(result)
+    prefix, alone = of_the_kept(result), baseline(result)
     facts: dict[str, Any] = {}
     if prefix:
-        facts["the model"] = f"of round {result['best_round']}, the best on held-out labels by {WORDS[context.metric]}"
+        facts["the model"] = f"{model_of(result, prefix)}, the best on held-out labels by {WORDS[context.metric]}"
     for name in OF_A_MODEL:
         if number(numbers.get(f"{prefix}{name}")) is not None:
-            alone = number(numbers.get(f"labels_only_{name}"))
-            compared = "" if alone is None else f"; the same model from labels alone {said(name, alone)}"
-            plain = number(numbers.get(f"plain_labels_only_{name}"))
-            compared += "" if plain is None else f", by weak views of them {said(name, plain)}"
-            facts[WORDS[name]] = f"{said(name, numbers[f'{prefix}{name}'])}{compared}"
+            key = f"{alone}{name}"
+            compared = "" if number(numbers.get(key)) is None else f"; labels alone {with_interval(result, key)}"
+            facts[WORDS[name]] = f"{with_interval(result, f'{prefix}{name}')}{compared}"
     if "sensitivity" in numbers:
         positive = context.place.facts.class_names[context.positive]
         where = "chosen on held-out labels" if held_out else "an even one, as no labels were left to choose it by"

@@ -16,6 +16,7 @@ from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import RunContext, Silent
 from semifl.running.finish import deciding
 from semifl.running.labels_only import LABELS_ONLY
+from semifl.trained.export import FOREIGN_ENDINGS
 from semifl.words import counted
 
 STOPPED = "stopped early"  # the event; by a rule of [stop] or by whoever watches
@@ -71,7 +72,7 @@ def settle_rounds(context: RunContext, done: int) -> None:
     """Write down that the run goes on, to another number of rounds perhaps, once nothing can refuse it any more."""
     directory, config, before = context.directory, context.world.config, _rounds_before(context)
     directory.forget_summary()  # first: a result must never stand beside a configuration it does not belong to
-    for old in directory.set_exports_aside(done):
+    for old in directory.set_aside((f"model{ending}" for ending in FOREIGN_ENDINGS), done):
         context.observer.warn(
             f"{old} is the export of the model after {counted(done, 'round')}: export again when the run has ended"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -13,8 +14,10 @@ from rich.text import Text
 from semifl.configuration.build import World
 from semifl.records.metrics import WORDS, Metric, standing
 from semifl.records.record import RoundRecord, absent
-from semifl.running.context import Observer, Silent
+from semifl.running.context import BaselineProgress, Observer, Silent
 from semifl.words import counted
+
+SECONDS_BETWEEN = 10.0  # between two lines of a labels-only model in a log
 
 
 class Bar(Progress):
@@ -41,11 +44,12 @@ class Live(Silent):
         self._rounds, self._first, self._metric = world.config.run.rounds, first_round, world.config.run.metric
         self._start("round", first_round - 1)
 
-    def baseline(self, done: int, rounds: int) -> None:
-        if done == 1 or not self._is_of("labels only"):
-            self._start("labels only", done - 1)
-        self._advance(done, rounds)
-        if done == rounds:
+    def baseline(self, progress: BaselineProgress) -> None:
+        what = f"labels only, {progress.model} of {progress.models}"
+        if not self._is_of(what):
+            self._start(what, progress.done)
+        self._advance(progress.done, progress.rounds)
+        if progress.done == progress.rounds and progress.model == progress.models:
             self._start("round", self._first - 1)
 
     def labels_only(self, value: float) -> None:
@@ -71,21 +75,39 @@ class Live(Silent):
         self._bar.update(self._task, completed=done, count=f"{done}/{rounds}")
 
 
+class BaselineLines:
+    """Which states of labels-only models are worth a line in a log: the first of each, then one now and then."""
+
+    def __init__(self) -> None:
+        self._model = 0
+        self._said = 0.0
+
+    def line(self, progress: BaselineProgress) -> str:
+        """Return the line, or nothing if it is too soon for another."""
+        now = time.monotonic()
+        if progress.model == self._model and now - self._said < SECONDS_BETWEEN:
+            return ""
+        self._model, self._said = progress.model, now
+        return str(progress)
+
+
 class Lines(Silent):
     """For logs and pipes: a line for each round, written at once, and warnings."""
 
     def __init__(self) -> None:
         self._metric: Metric = "accuracy"
         self._rounds = 1
+        self._baselines = BaselineLines()
+        self._say("preparing")
 
     def begin(self, world: World, first_round: int) -> None:
         self._rounds, self._metric = world.config.run.rounds, world.config.run.metric
         if first_round > 1:
             self._say(f"going on after {counted(first_round - 1, 'round')}")
 
-    def baseline(self, done: int, rounds: int) -> None:
-        if done == 1:
-            self._say(f"labels only: {counted(rounds, 'round')} without clients")
+    def baseline(self, progress: BaselineProgress) -> None:
+        if line := self._baselines.line(progress):
+            self._say(line)
 
     def labels_only(self, value: float) -> None:
         self._say(f"labels only: {WORDS[self._metric]} {value:.1f} %")

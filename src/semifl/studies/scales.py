@@ -48,8 +48,8 @@ def tiny(config: Table) -> Table:
         changes["server_buffers"] = "kept"
     if "iterations" in method:
         changes["iterations"] = 70  # five epochs, as everybody else
-    if "warm_up" in method:
-        changes["warm_up"] = 0  # a sixtieth of 20 rounds
+    if "warmup_rounds" in method:
+        changes["warmup_rounds"] = 0  # a sixtieth of 20 rounds
     if method["name"] == "fedsgd_fixmatch":
         changes["laps"] = 14  # batches of ten: a pass over a client's 140 pictures
     return _with(small | {"rounds": 20}, method, **changes)
@@ -72,8 +72,8 @@ def small(config: Table) -> Table:
         changes.pop("statistics")  # a cell that is about them
     if method.get("activity_rate") == 0.1:
         changes["activity_rate"] = SMALL_COHORT
-    if "warm_up" in method:
-        changes["warm_up"] = 0  # a sixtieth of 60 rounds
+    if "warmup_rounds" in method:
+        changes["warmup_rounds"] = 0  # a sixtieth of 60 rounds
     small["rounds"], changes["lr"] = SMALL_ROUNDS, 0.1
     if method["name"] == "fedrgd":
         _often_averaged(small, method, changes)
@@ -96,7 +96,7 @@ def _small_central(small: Table, method: Table) -> Table:
     """As many pictures in all as the federated rows see, or less where a network has learned all it can before."""
     objective = method["objective"]
     if objective["name"] != "supervised":
-        if objective["name"] == "fixmatch":
+        if objective["name"] in ("fixmatch", "uda"):
             objective = {**objective, "threshold": SMALL_RECIPE["threshold"]}
         ema = min(method.get("ema", 0.0), 0.99)
         return _with(small | {"rounds": 20, "start": "labels"}, method, batch=32, lr=0.1, ema=ema, objective=objective)

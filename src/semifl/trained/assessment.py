@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from semifl.errors import UserError
+from semifl.intervals import Interval, wilson
 from semifl.learning import metrics
 from semifl.learning.evaluation import Score, blocks, score
 from semifl.learning.metrics import EVEN, Decision
@@ -47,12 +48,23 @@ class Assessment(NamedTuple):
         one_class = len(set(self.score.labels.tolist())) < 2
         return measured | ({"auc": None} if one_class else {})  # which can be told from nothing
 
+    def intervals(self) -> dict[str, Interval]:
+        """Return the 95 % intervals of `numbers`, by name."""
+        found = dict(self.score.intervals)
+        if self.decision:
+            places = {"sensitivity": list(self.classes).index(self.positive)}
+            places["specificity"] = 1 - places["sensitivity"]
+            rows = self.confusion.tolist()
+            found |= {name: wilson(rows[at][at], sum(rows[at])) for name, at in places.items() if sum(rows[at])}
+        return {name: ends for name, ends in found.items() if self.numbers().get(name) is not None}
+
     def facts(self) -> dict[str, Any]:
         threshold = {"decision_threshold": self.decision.threshold, "positive": self.positive} if self.decision else {}
         return {
             "pictures": self.score.count,
             **self.numbers(),
             **threshold,
+            "intervals": {name: list(ends) for name, ends in self.intervals().items()},
             "loss": number(self.score.loss),
             "classes": {name: each._asdict() for name, each in self.classes.items()},
             "confusion": self.confusion.tolist(),

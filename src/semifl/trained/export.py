@@ -26,6 +26,7 @@ from semifl.trained.modelfile import TrainedModel
 
 Target = Literal["onnx", "safetensors", "torchscript"]
 ENDINGS = {"onnx": ".onnx", "safetensors": ".safetensors", "torchscript": ".pt"}
+FOREIGN_ENDINGS = tuple(ending for name, ending in ENDINGS.items() if name != "safetensors")  # no run writes these
 TOLERANCE = 1e-4  # of a probability, between the model and its export
 
 

@@ -52,6 +52,13 @@ def save_model(path: Path, world: World, network: Network, model: Snapshot, abou
     replace_file(path, lambda part: save_file(tensors, part, metadata))
 
 
+def note_in_model(path: Path, **facts: Any) -> None:
+    """Add facts to what a model file says of itself."""
+    metadata, tensors = read_tensors(path)
+    metadata["semifl"] = json.dumps({**from_json(metadata["semifl"]), **facts})
+    replace_file(path, lambda part: save_file(tensors, part, metadata))
+
+
 def _on_backbone(world: World, model: dict[str, Any]) -> dict[str, Any]:
     """Of a model on a backbone: its form, by which it is built without the backbone's folder, and where it is from."""
     spec = spec_of(world.config.model)

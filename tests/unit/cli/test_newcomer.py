@@ -64,7 +64,7 @@ def test_a_run_can_be_checked_but_not_be_run_again(tmp_path: Path, capsys: Outpu
         ("data.size=100000", "data.size must lie between 2 and 1024, not 100000"),
         ("method.activity_rate=0", "method.activity_rate = 0 asks no client at all"),
         ("method.lr=1000", "the server's first steps diverge"),
-        ("warm_up=9", "unknown key warm_up; did you mean 'method.warm_up'?"),
+        ("warmup_steps=9", "unknown key warmup_steps; did you mean 'method.warmup_steps'?"),
         ("patience=3", "unknown key patience; did you mean 'stop.patience'?"),
         ("width=3", "unknown key width; did you mean 'model.width'?"),
         ("thread=3", "unknown key thread; did you mean 'threads'?"),

@@ -94,7 +94,7 @@ def test_what_is_remembered_makes_two_fits_one(kind, backbone_lr):
 
 
 def test_the_rate_rises_and_then_follows_the_cosine():
-    recipe = Recipe(lr=0.4, rising_rounds=4, optimizer="adamw", backbone_lr=0.2)
+    recipe = Recipe(lr=0.4, warmup_rounds=4, optimizer="adamw", backbone_lr=0.2)
     rates = [recipe.local_sgd(Round(index, 0.0, Seed(0))).lr for index in range(1, 7)]
     assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
     assert isinstance(recipe.local_sgd(Round(1, 0.0, Seed(0))), AdamW)

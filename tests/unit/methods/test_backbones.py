@@ -28,7 +28,7 @@ def table(name, model):
     known = decode({"method": {"name": name}}).table()["method"]
     method = {"name": name, "lr": 0.01, **{key: value for key, value in SMALL.items() if key in known}}
     if "optimizer" in known and name != "fedsgd_fixmatch":
-        method |= {"optimizer": "adamw", "backbone_lr": 0.5, "rising_rounds": 2}
+        method |= {"optimizer": "adamw", "backbone_lr": 0.5, "warmup_rounds": 2}
     if "activity_rate" in known:
         method["activity_rate"] = 0.5
     return {**made, "rounds": 2, "labels_only": False, "model": {"name": "pretrained", **model}, "method": method}

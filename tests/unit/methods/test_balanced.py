@@ -106,7 +106,7 @@ def test_a_client_like_all_others_labels_as_the_model_does() -> None:
 
 def test_what_the_model_gives_to_clients_is_learned_slowly_from_what_they_tell() -> None:
     """ν begins with the server's shares and moves a fifth of the way to the cohort's mean."""
-    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
+    testbed = Testbed(name="balanced", server_batch=4, warmup_steps=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
     ((sent, _),) = testbed.clients.sent
     assert torch.equal(sent.ν, sent.π)
@@ -121,7 +121,7 @@ def test_what_the_model_gives_to_clients_is_learned_slowly_from_what_they_tell()
 
 
 def test_sites_that_keep_their_histograms_leave_the_servers_shares() -> None:
-    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
+    testbed = Testbed(name="balanced", server_batch=4, warmup_steps=0, server_steps=2)
     each = testbed.clients.each
     testbed.clients.each = lambda *given: (reply._replace(facts={}) for reply in each(*given))
     state = testbed.round(1, testbed.method.start(testbed.first))
@@ -129,14 +129,19 @@ def test_sites_that_keep_their_histograms_leave_the_servers_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server_batch", "server_steps", "warm_up", "expected"),
+    ("server_batch", "server_steps", "warmup_steps", "expected"),
     [(4, 7, 10, (18, 8)), (4, 1, 0, (4, 4)), (5, 7, 10, (17, 7))],
 )
 def test_the_server_takes_its_steps_however_few_its_labels(
-    server_batch: int, server_steps: int, warm_up: int, expected: tuple[int, int]
+    server_batch: int, server_steps: int, warmup_steps: int, expected: tuple[int, int]
 ) -> None:
     """Six labels in batches of four are two steps an epoch, of which there are two at least; in batches of five one."""
-    fields = {"server_batch": server_batch, "server_epochs": 2, "server_steps": server_steps, "warm_up": warm_up}
+    fields = {
+        "server_batch": server_batch,
+        "server_epochs": 2,
+        "server_steps": server_steps,
+        "warmup_steps": warmup_steps,
+    }
     testbed = Testbed(name="balanced", **fields)
     taken = []
 
@@ -171,7 +176,7 @@ def test_the_server_learns_weak_views_beside_everybodys_loss_by_hand() -> None:
 
 
 def test_the_model_of_a_round_is_the_servers_with_statistics_as_clients_just_told() -> None:
-    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
+    testbed = Testbed(name="balanced", server_batch=4, warmup_steps=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
     ((_, fitted),) = testbed.server.fits
     for name, tensor in testbed.model.weights.items():
@@ -183,7 +188,7 @@ def test_the_model_of_a_round_is_the_servers_with_statistics_as_clients_just_tol
 
 
 def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
-    testbed = Testbed(name="balanced", server_batch=4, warm_up=0, server_steps=2)
+    testbed = Testbed(name="balanced", server_batch=4, warmup_steps=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
     (((sent, *_), _),) = testbed.clients.sent
     own = testbed.server.statistics(sent.weights)
@@ -206,7 +211,7 @@ def test_statistics_ride_along_and_are_used_from_the_next_round_on() -> None:
 
 
 def test_statistics_stay_at_home_if_they_must() -> None:
-    testbed = Testbed(name="balanced", statistics="server", server_batch=4, warm_up=0, server_steps=2)
+    testbed = Testbed(name="balanced", statistics="server", server_batch=4, warmup_steps=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
     (((sent, *_), _),) = testbed.clients.sent
     assert state.correction == {}
@@ -214,7 +219,7 @@ def test_statistics_stay_at_home_if_they_must() -> None:
 
 
 def test_everybody_can_be_asked_instead() -> None:
-    testbed = Testbed(name="balanced", statistics="all", server_batch=4, warm_up=0, server_steps=2)
+    testbed = Testbed(name="balanced", statistics="all", server_batch=4, warmup_steps=0, server_steps=2)
     state = testbed.round(1, testbed.method.start(testbed.first))
     (((sent, *_), _),) = testbed.clients.sent
     everybody = pool([testbed.server.statistics(sent.weights), *testbed.clients.statistics(sent.weights, range(4))])
@@ -242,7 +247,9 @@ def test_a_round_moves_hardly_more_bytes_than_semifl() -> None:
 
 def test_rare_labels_can_weigh_as_much_as_common_ones() -> None:
     """Three labels of a class and one of another: weights 4 / (2 · 3) and 4 / (2 · 1)."""
-    testbed = Testbed(name="balanced", class_weights=True, warm_up=0, server_steps=1, server_epochs=1, server_batch=8)
+    testbed = Testbed(
+        name="balanced", class_weights=True, warmup_steps=0, server_steps=1, server_epochs=1, server_batch=8
+    )
     server = testbed.server
     server.images, server.labels = server.images[:4], torch.tensor([0, 0, 0, 2])
     seen = []
@@ -256,7 +263,7 @@ def test_rare_labels_can_weigh_as_much_as_common_ones() -> None:
 @pytest.mark.parametrize(("class_weights", "learned"), [(False, (0.75, 0.0, 0.25)), (True, (0.5, 0.0, 0.5))])
 def test_clients_are_offset_from_the_shares_that_the_server_learned_from(class_weights, learned) -> None:
     """ν are the labels' own shares in any case, before anybody told: of three labels of a class and one of another."""
-    testbed = Testbed(name="balanced", class_weights=class_weights, warm_up=0, server_steps=1, server_epochs=1)
+    testbed = Testbed(name="balanced", class_weights=class_weights, warmup_steps=0, server_steps=1, server_epochs=1)
     testbed.server.images, testbed.server.labels = testbed.server.images[:4], torch.tensor([0, 0, 0, 2])
     testbed.round(1, testbed.method.start(testbed.first))
     ((sent, _),) = testbed.clients.sent

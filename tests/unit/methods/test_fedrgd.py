@@ -134,7 +134,7 @@ def test_momentum_is_kept_where_it_should_be(kept: bool, tmp_path) -> None:
 
 
 def test_the_learning_rate_rises_over_the_first_rounds_and_then_falls_by_the_cosine() -> None:
-    method = FedRGD(lr=0.4, warm_up=4)
+    method = FedRGD(lr=0.4, warmup_rounds=4)
     rates = [method.local_sgd(Round(index, (index - 1) / 8, Seed(0))).lr for index in range(1, 9)]
     falling = [0.4 * 0.5 * (1 + np.cos(np.pi * k / 8)) for k in range(8)]
     np.testing.assert_allclose(rates, [value * min(1, (k + 1) / 4) for k, value in enumerate(falling)])

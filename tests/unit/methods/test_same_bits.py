@@ -15,7 +15,7 @@ from toys import toy_table
     [
         {"name": "fedsgd_fixmatch", "laps": 2, "threshold": 0.3},
         {"name": "fedrgd", "iterations": 2, "threshold": 0.3},
-        {"name": "balanced", "warm_up": 4, "server_steps": 2},
+        {"name": "balanced", "warmup_steps": 4, "server_steps": 2},
     ],
 )
 def test_workers_leave_no_trace(method: dict, tmp_path: Path) -> None:

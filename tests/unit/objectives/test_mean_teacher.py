@@ -76,3 +76,12 @@ def test_the_teacher_is_its_own() -> None:
 
     assert all(torch.equal(weights[name], kept[name]) for name in kept)
     assert not any(tensor.requires_grad for tensor in memory.values())
+
+
+def test_the_weight_can_rise_in_a_straight_line() -> None:
+    network, batch = linear_network(), pair(labeled=5, unlabeled=4, views=2)
+    objective = MeanTeacher(unlabeled_weight=7.0, ramp_up=0.4, ramp="linear")
+    memory = objective.start(linear_network(scale=-2.0).weights(), classes=3)
+    terms = objective.loss(network, batch, memory, progress=0.1)
+    rise = (terms["loss"] - terms["labeled_loss"]).item()
+    assert rise == pytest.approx(7.0 * 0.25 * terms["unlabeled_loss"].item(), rel=1e-4)

@@ -51,3 +51,21 @@ def test_the_weight_ramps_up(progress: float, weight: float) -> None:
     np.testing.assert_allclose(
         (terms["loss"] - terms["labeled_loss"]).item(), weight * terms["unlabeled_loss"].item(), rtol=1e-3, atol=1e-7
     )
+
+
+def test_a_view_that_is_held_fixed_has_no_gradient() -> None:
+    """Only the second view moves: the disagreement with the first view's probabilities as they are."""
+    network, batch = linear_network(), pair(labeled=5, unlabeled=4, views=2)
+    objective = PiModel(unlabeled_weight=7.0, ramp_up=0.5, ramp="linear", stop_gradient=True)
+
+    terms = objective.loss(network, batch, {}, progress=0.25)
+
+    fixed, moving = batch.unlabeled.views
+    target = softmax(logits(parameters(network), fixed))
+
+    def expected(W: Array) -> float:
+        distance = ((softmax(logits(W, moving)) - target) ** 2).sum() / (4 * 3)
+        return labeled_loss(W, batch) + 7.0 * 0.5 * distance  # half of the ramp's length is over
+
+    assert terms["loss"].item() == pytest.approx(expected(parameters(network)), rel=1e-5)
+    assert_gradient(network, terms["loss"], expected)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from semifl.learning.network import Network
-from semifl.objectives._terms import gaussian_ramp, interleave, interleaved_logits, linear_ramp, mixup, sharpen
+from semifl.objectives._terms import interleave, interleaved_logits, linear_ramp, mixup, ramp, sharpen
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from semifl.objectives._terms import gaussian_ramp, interleave, interleaved_logi
     [(0, 0.5, math.exp(-5)), (0.25, 0.5, math.exp(-1.25)), (0.5, 0.5, 1), (0.7, 0.5, 1), (0, 0, 1)],
 )
 def test_the_gaussian_ramp(progress: float, length: float, expected: float) -> None:
-    assert gaussian_ramp(progress, length) == pytest.approx(expected)
+    assert ramp("gaussian", progress, length) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

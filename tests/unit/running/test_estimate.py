@@ -11,9 +11,9 @@ from semifl.running.estimate import estimate
 from toys import toy_table
 
 
-@pytest.mark.parametrize("warm_up", [0, 400])
+@pytest.mark.parametrize("warmup_steps", [0, 400])
 def test_work_that_only_the_first_round_has_is_not_counted_for_all(
-    warm_up: int, monkeypatch: pytest.MonkeyPatch
+    warmup_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six labels in batches of two are three steps an epoch; ten steps are four epochs, so twelve steps."""
     table = toy_table()
@@ -22,7 +22,7 @@ def test_work_that_only_the_first_round_has_is_not_counted_for_all(
         "server_batch": 2,
         "server_epochs": 1,
         "server_steps": 10,
-        "warm_up": warm_up,
+        "warmup_steps": warmup_steps,
     }
     seen = []
     timed = under_test._timed_fit

@@ -41,7 +41,7 @@ class StoppedAfterOne(Silent):
 
 
 def test_plain_labels_only_is_semifls(tmp_path: Path) -> None:
-    ours = start(decode(table(name="balanced", warm_up=3, server_steps=4)), tmp_path / "balanced")
+    ours = start(decode(table(name="balanced", warmup_steps=3, server_steps=4)), tmp_path / "balanced")
     semifl = start(decode(table(name="semifl", clip_norm=1.0)), tmp_path / "semifl")
     for name in ("accuracy", "balanced_accuracy", "auc", "f1", "calibration_error"):
         assert ours[f"plain_labels_only_{name}"] == semifl[f"labels_only_{name}"]
@@ -51,7 +51,7 @@ def test_plain_labels_only_is_semifls(tmp_path: Path) -> None:
 def test_plain_labels_only_has_a_start_of_its_own(tmp_path: Path) -> None:
     """What the plain server is compared for must not have taught it first."""
     ours = start(
-        decode({**table(name="balanced", warm_up=3, server_steps=4), "start": "labels"}), tmp_path / "balanced"
+        decode({**table(name="balanced", warmup_steps=3, server_steps=4), "start": "labels"}), tmp_path / "balanced"
     )
     semifl = start(decode({**table(name="semifl", clip_norm=1.0), "start": "labels"}), tmp_path / "semifl")
     for name in ("accuracy", "balanced_accuracy", "auc", "f1", "calibration_error"):
@@ -59,7 +59,7 @@ def test_plain_labels_only_has_a_start_of_its_own(tmp_path: Path) -> None:
 
 
 def test_nothing_is_trained_twice(tmp_path: Path) -> None:
-    config = decode(table(name="balanced", warm_up=3, server_steps=4))
+    config = decode(table(name="balanced", warmup_steps=3, server_steps=4))
     whole = start(config, tmp_path / "whole")
     with pytest.raises(Killed):
         start(config, tmp_path / "cut", observer=KilledInTheBaselines())
@@ -73,7 +73,7 @@ def test_nothing_is_trained_twice(tmp_path: Path) -> None:
 
 
 def test_it_is_said_where_people_look(tmp_path: Path) -> None:
-    start(decode(table(name="balanced", warm_up=3, server_steps=4)), tmp_path / "run")
+    start(decode(table(name="balanced", warmup_steps=3, server_steps=4)), tmp_path / "run")
     result = json.loads((tmp_path / "run/result.json").read_text())
     result |= {"accuracy": 90.0, "labels_only_accuracy": 84.5, "plain_labels_only_accuracy": 70.25}
     (tmp_path / "run/result.json").write_text(json.dumps(result))
@@ -88,7 +88,7 @@ def test_it_is_said_where_people_look(tmp_path: Path) -> None:
 
 def test_a_plain_start_that_was_interrupted_is_gone_on_with(tmp_path: Path) -> None:
     """Of a run that had rounds already when a person asked for labels only."""
-    config = {**table(name="balanced", warm_up=3, server_steps=4), "start": "labels", "rounds": 3}
+    config = {**table(name="balanced", warmup_steps=3, server_steps=4), "start": "labels", "rounds": 3}
     whole = start(decode(config), tmp_path / "whole")
     start(decode({**config, "labels_only": False}), tmp_path / "cut", observer=StoppedAfterOne())
     path = tmp_path / "cut/config.toml"

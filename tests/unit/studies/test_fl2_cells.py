@@ -22,7 +22,7 @@ def test_the_setting_is_its_authors(name: str, width: int) -> None:
     assert (method.activity_rate, method.client_epochs, method.server_epochs) == (0.1, 5, 5)
     assert (method.client_batch, method.server_batch, method.clip_norm) == (32, 10, 1.0)
     assert (method.lr, method.momentum, method.nesterov, method.weight_decay) == (0.03, 0.9, True, 5e-4)
-    assert (method.threshold, method.sharpness, method.server_optimizer.momentum) == (0.95, 0.1, 0.5)
+    assert (method.threshold, method.server_optimizer.momentum) == (0.95, 0.5)
 
 
 @pytest.mark.parametrize(

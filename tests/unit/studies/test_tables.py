@@ -104,7 +104,7 @@ def test_small_is_the_cell_with_a_fast_network_and_recipe() -> None:
     assert many["method"]["activity_rate"] == small(find("cifar10-iid-heterofl").table)["method"]["activity_rate"] < 0.1
     authors = small(find("fedrgd-authors").table)
     assert (authors["data"]["clients"], authors["method"]["activity_rate"]) == (10, 1.0)  # all, as its authors had it
-    assert authors["method"]["warm_up"] < authors["rounds"]
+    assert authors["method"]["warmup_rounds"] < authors["rounds"]
     released, itself = (small(find(f"cifar10-250-iid-fedmatch{suffix}").table) for suffix in ("-released", ""))
     assert released["method"]["threshold"] == 0.6
     assert "threshold" not in itself["method"]

@@ -15,16 +15,24 @@ from semifl.records.record import RoundRecord
 
 if TYPE_CHECKING:
     from semifl.deploy.kit import Kit
+    from semifl.running.context import BaselineProgress
 
 
 class RoundLines:
     """One line per round, and whatever else there is to know."""
 
     def __init__(self) -> None:
+        from semifl.running.terminal import BaselineLines
+
         self._console = Console(stderr=True, highlight=False)
+        self._baselines = BaselineLines()
 
     def said(self, message: str) -> None:
         self._console.print(message, style="yellow" if message.startswith("warning") else None)
+
+    def baseline(self, progress: BaselineProgress) -> None:
+        if line := self._baselines.line(progress):
+            self._console.print(line)
 
     def round(self, record: RoundRecord, best: float | None, metric: Metric, rounds: int) -> None:
         from semifl.running.terminal import facts_of

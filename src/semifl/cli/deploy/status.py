@@ -53,11 +53,13 @@ def _federation(operator: Kit, line: HubLine) -> None:
 
 
 def _progress(news: dict[str, Any]) -> str:
-    from semifl.deploy.flare.mirror import read_rounds
+    from semifl.deploy.flare.mirror import baseline_in, read_rounds
     from semifl.parsing import from_toml
     from semifl.records.metrics import WORDS, metric_of, said, shown
     from semifl.words import counted
 
+    if progress := baseline_in(news):
+        return str(progress)
     rounds, total = news.get("rounds", []), read_rounds(news.get("config", ""))
     done = rounds[-1]["round"] if rounds else news.get("first", 1) - 1
     metric = metric_of(from_toml(news.get("config", "")))

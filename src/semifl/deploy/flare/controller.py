@@ -30,6 +30,7 @@ from semifl.deploy.place import read_place
 from semifl.deploy.remote import Answer, NotEnoughSites
 from semifl.errors import RunStopped, UserError
 from semifl.records.record import RoundRecord
+from semifl.running.context import BaselineProgress
 from semifl.toml import Table, dumps
 
 TOPIC = "semifl"  # of an operator's questions to a running job
@@ -70,7 +71,8 @@ class JobProgress:
             self.records = earlier
         self.facts |= {"config": for_operators(world.config.table()), "first": first_round, "identity": identity}
 
-    def baseline(self, done: int, rounds: int) -> None:
+    def baseline(self, progress: BaselineProgress) -> None:
+        self.facts["baseline"] = list(progress)
         self.obey()
 
     def labels_only(self, value: float) -> None:
@@ -79,6 +81,7 @@ class JobProgress:
     def round(self, record: RoundRecord, best: float | None) -> None:
         with self.lock:
             self.records.append(record)
+        self.facts.pop("baseline", None)  # the last of them is done, too
         self.obey()
 
     def warn(self, message: str) -> None:

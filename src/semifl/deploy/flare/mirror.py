@@ -18,6 +18,7 @@ from semifl.records.directory import FILES, RunDirectory
 from semifl.records.metrics import Metric, best_shown, metric_of
 from semifl.records.record import RoundRecord, Summary
 from semifl.regular import read_text
+from semifl.running.context import BaselineProgress
 from semifl.toml import Table
 from semifl.trained.modelfile import model_table
 
@@ -29,6 +30,8 @@ class Watcher(Protocol):
     """Who is told how the run goes."""
 
     def said(self, message: str) -> None: ...
+
+    def baseline(self, progress: BaselineProgress) -> None: ...
 
     def round(self, record: RoundRecord, best: float | None, metric: Metric, rounds: int) -> None: ...
 
@@ -61,6 +64,8 @@ class Mirror:
             _refuse_code_in(from_toml(news["config"]))
             self._claim(news["identity"])
             replace_text(self.out / "config.toml", news["config"])
+            if progress := baseline_in(news):
+                self._watcher.baseline(progress)
             if self._add(news["rounds"], news["config"]):
                 RunDirectory(self.out).write_rounds(self._records)
 
@@ -110,6 +115,12 @@ class Mirror:
             best = best_shown(self._records, metric)
             self._watcher.round(record, best, metric, read_rounds(config))
         return bool(new)
+
+
+def baseline_in(news: dict[str, Any]) -> BaselineProgress | None:
+    """Return how far a job's labels-only models are, while it trains them."""
+    told = news.get("baseline")
+    return BaselineProgress(*map(int, told)) if told else None
 
 
 def read_outcome(path: Path) -> dict[str, str]:

@@ -64,6 +64,7 @@ class Supervisor:
 
     def supervise(self) -> Summary:
         """Play the run to its end and bring its results here."""
+        self._tell(f"{self.name}: connecting to the hub")
         try:
             return self._see_through()
         finally:
@@ -134,7 +135,9 @@ class Supervisor:
             self._tell(f"waiting for sites: {len(here)} of {len(self.kit.sites)} are connected")
             return None
         with tempfile.TemporaryDirectory() as folder:
-            return line.submit(write_job(Path(folder), self.name, self.table, self.kit.sites, settings.min_updates))
+            job = line.submit(write_job(Path(folder), self.name, self.table, self.kit.sites, settings.min_updates))
+        self._tell(f"{self.name}: the hub has it and prepares")
+        return job
 
     def _look(self, line: HubLine, job: str, since: float) -> JobEnd | None:
         """How the job ended, or None as long as it has not."""

@@ -20,7 +20,7 @@ from semifl.records.directory import RunDirectory
 from semifl.records.metrics import Metric
 from semifl.records.record import ABSENT, RoundRecord
 from semifl.registry import unknown
-from semifl.running.context import Observer, Silent
+from semifl.running.context import BaselineProgress, Observer, Silent
 from semifl.toml import Table, dotted
 
 TRACKERS = ("tensorboard", "mlflow", "wandb")  # files of this folder, and names of extras
@@ -63,8 +63,8 @@ class Tracked(Silent):
             if record["round"] < first_round:
                 self._write(dict(numbers(record)), record["round"])
 
-    def baseline(self, done: int, rounds: int) -> None:
-        self._other.baseline(done, rounds)
+    def baseline(self, progress: BaselineProgress) -> None:
+        self._other.baseline(progress)
 
     def labels_only(self, value: float) -> None:
         self._write({f"labels_only_{self._metric}": value}, 0)
