@@ -39,7 +39,7 @@ docs: .venv/ready ## the documentation as a site, in site/; fails on a broken li
 	@echo "open site/index.html"
 
 bench: .venv/ready ## every benchmark, each against a baseline in the same run (JSON lines)
-	for name in round loop augment overhead scale checkpoint federation cluster tables stack; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in round loop augment overhead scale bookkeeping readme_example checkpoint federation cluster tables stack; do GOMP_SPINCOUNT=10000 $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:            ## remove the environment and caches, keep runs
 	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

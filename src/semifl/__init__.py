@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from semifl.errors import RunStopped, UserError
     from semifl.methods.balanced import Balanced
     from semifl.methods.semifl import SemiFL
+
+# How long threads wait for each other by spinning: long enough for the gap between two layers, but not until another
+# program gives the core back, which can make a step a hundred times slower (docs/decisions/0005). torch reads it once,
+# when it is imported, and nothing of semifl is imported before this line.
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 __version__ = "0.1.0"
 __all__ = [

@@ -508,7 +508,7 @@ def test_methods_by_name_and_numbers_of_numpy(tmp_path: Path) -> None:
         ({"start": "x"}, "start must be one of model, labels, not 'x'"),
         ({"precision": "fp16"}, "precision must be one of fp32, bf16, auto, not 'fp16'; did you mean 'bf16'?"),
         ({"metric": "acuracy"}, "metric must be one of accuracy, balanced_accuracy, auc, f1, not 'acuracy'; "),
-        ({"threads": 100_000}, "threads must lie between 1 and 1024, not 100000"),
+        ({"threads": 100_000}, "threads must lie between 0 and 1024, not 100000"),
         ({"minutes": "1"}, "minutes must be a number, not '1'"),
         ({"workers": 0}, "workers must be at least 1, not 0"),
         ({"workers": "2"}, "workers must be a whole number, not '2'"),

@@ -57,7 +57,7 @@ def train(
     start: Literal["model", "labels"] = "model",
     labels_only: bool = True,
     guard: bool = False,
-    threads: int = 2,
+    threads: int = 0,
     precision: Wanted = "fp32",
     stack: int = 1,
     compile: bool = False,
@@ -86,7 +86,7 @@ def train(
     start         what the rounds begin with: the model as it is, or once the labels alone have trained it
     labels_only   also train the same model without clients, to see what they bring
     guard         judge the clients' work by held-out labels and go back where it does harm; needs on.validation
-    threads       of the server's own training; part of the result's bits
+    threads       of the server's own training, part of the result's bits; 0 chooses 1 or 2 by the size of a step
     precision     of the network's passes: fp32, bf16, or auto, which is bf16 where the hardware is fast at it
     stack         clients that one process trains side by side, for a GPU; part of the result's last bits
     compile       the networks by torch.compile, which needs a compiler; part of the result's last bits

@@ -109,9 +109,6 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    # How long threads wait for each other by spinning: long enough for the gap between two layers, but not until
-    # another program gives the core back, which can make a step a hundred times slower (docs/decisions/0005).
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     sys.path.append(os.getcwd())  # a person's own `module:name` lies beside their configuration  # noqa: PTH109
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill is a Ctrl-C
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that a terminal cannot show must not end a verb half way

@@ -53,7 +53,7 @@ MOVED = {  # keys of the first edition
     "method.mix_pool": "nothing: partners are drawn from all pictures",
 }
 VIEWS = ("weak_view", "strong_view")
-Threads = Annotated[int, Range(1, 1024)]  # a system that cannot have more ends the program without a word
+Threads = Annotated[int, Range(0, 1024)]  # a system that cannot have more ends the program without a word
 DEFAULT_MODEL = "wide_resnet"
 DEFAULT_METHOD = "semifl"
 
@@ -114,7 +114,7 @@ class Run(Checked):
 
     seed: Whole = 0  # of everything random: who is labeled, the first weights, cohorts, views
     rounds: Count = 800  # of communication
-    threads: Threads = 2  # of the server's own training, up to 1024; part of the bits, so never derived from --workers
+    threads: Threads = 0  # Threads of the server's own training, part of the bits; 0 chooses by a step's size.
     precision: Wanted = "fp32"  # of a network's passes; auto: bf16 where hardware is fast
     stack: Count = 1  # clients that one process trains side by side, for a GPU; part of the result's last bits
     compile: bool = False  # networks by torch.compile, which needs a compiler; part of the result's last bits

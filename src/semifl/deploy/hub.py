@@ -24,7 +24,7 @@ from semifl.learning import batchnorm
 from semifl.records.directory import RunDirectory
 from semifl.records.record import Summary
 from semifl.running.context import Observer
-from semifl.running.loop import changes, start_or_resume
+from semifl.running.loop import as_begun, changes, start_or_resume
 from semifl.toml import Table
 
 ASKED_OF_HUB = ("root", "sites", "partition", "clients", "labeled")  # keys of [data] that the hub fills in itself
@@ -178,7 +178,7 @@ def run_federation(
         raise UserError(f"too few sites follow this run's order; {site}: {reason}")
     sites.tried = _tried(directory, set(hub.sites) - set(sites.refused))
     try:
-        result = start_or_resume(config, directory.path, device=hub.device, observer=observer, elsewhere=sites)
+        result = start_or_resume(world, directory.path, device=hub.device, observer=observer, elsewhere=sites)
     except NotEnoughSites as error:
         directory.add_event(TRIED, round=error.round, silent=list(error.silent))
         raise
@@ -197,7 +197,9 @@ def _layers(world: World) -> dict[str, Layer]:
 
 def _refuse_another(directory: RunDirectory, config: Config) -> None:
     """A name stands for one run: with another configuration it would mix two."""
-    if (directory.path / "config.toml").exists() and (changed := changes(directory, config)):
+    if not (directory.path / "config.toml").exists():
+        return
+    if changed := changes(directory, as_begun(config, directory)):
         raise UserError(f"the hub has another run of this name, so this one needs a --name of its own: {changed[0]}")
 
 

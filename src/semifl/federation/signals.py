@@ -77,8 +77,11 @@ def recorded(told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for signal in SIGNALS:
         if curve := signal.curve:
-            those = [each for each in told if signal.name in each and curve.over in each]
-            part, whole = (float(sum(each.get(name, 0) for each in those)) for name in (signal.name, curve.over))
+            part = whole = 0.0
+            for each in told:
+                if signal.name in each and curve.over in each:
+                    part += each[signal.name]
+                    whole += each[curve.over]
             if whole or curve.always:
                 record[curve.key] = number(curve.scale * part / whole) if whole else None
         if signal.total:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from semifl.configuration.build import World, positive_class
 from semifl.configuration.config import Config
@@ -31,6 +32,7 @@ from semifl.records.metrics import Metric
 from semifl.records.record import Measured, RoundRecord, is_best
 
 FEATURES = "features"  # the folder of frozen features, as long as the run goes on
+SMALL_STEP = 1e8  # multiply-adds of a forward pass over a batch, below which one thread is taken
 BATCHES = ("server_batch", "client_batch", "batch")  # fields of methods: pictures in a step
 
 
@@ -229,6 +231,29 @@ def check_training(place: Place, config: Config) -> None:
         refuse_without_compiler(place.device)
     if alone := [key for key in BATCHES if getattr(config.method.thing, key, 0) == 1]:
         _refuse_lone_pictures(network, pictures[:1], alone[0])
+
+
+def with_threads(config: Config, place: Place) -> Config:
+    """Return the configuration with a number of threads for the server's training, chosen if it names none.
+
+    Threads are part of the bits, so the choice depends on the network and the batch alone and not on the machine. Two
+    threads that wait for each other after every layer of a small network gain little and lose much on a busy machine
+    (docs/decisions/0005).
+    """
+    if config.run.threads:
+        return config
+    place = place.of_pictures()
+    facts, network = place.facts, place.network
+    pictures = torch.zeros(2, facts.channels, facts.size, facts.size, device=network.device)
+    network.module.eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network(pictures)
+    multiply_adds = counter.get_total_flops() / 2 / len(pictures)
+    method = config.method.thing
+    batch = getattr(
+        method, "server_batch", getattr(method, "batch", 0)
+    )  # fedavg has neither: its server does not train
+    return replace(config, run=replace(config.run, threads=1 if multiply_adds * batch < SMALL_STEP else 2))
 
 
 def _refuse_lone_pictures(network: Network, picture: Tensor, key: str) -> None:

@@ -12,7 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +33,7 @@ from semifl.learning.network import Network
 from semifl.learning.training import Fit, Fitted, fit
 from semifl.learning.weights import Snapshot, Weights
 from semifl.randomness import Seed
-from semifl.running.context import check_outputs, check_training
+from semifl.running.context import check_outputs, check_training, with_threads
 
 STEPS = 2  # timed of each fit, after one to warm up
 
@@ -66,6 +66,7 @@ def estimate(world: World, workers: int, device: str) -> Estimate:
 def _after_one_round(world: World, place: Place, workers: int, result: Estimate) -> Estimate:
     check_outputs(place)
     check_training(place, world.config)
+    world = replace(world, config=with_threads(world.config, place))
     result.parameters = place.network.vector.numel()
     config = world.config
     server = _Server(place, world, result, workers)

@@ -29,7 +29,16 @@ from semifl.records.metrics import best_shown
 from semifl.records.record import Measured, RoundRecord, Summary, is_best
 from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files, restore_best
 from semifl.running.checkpoint import Checkpoints
-from semifl.running.context import Elsewhere, Observer, RunContext, Silent, check_outputs, check_training, open_context
+from semifl.running.context import (
+    Elsewhere,
+    Observer,
+    RunContext,
+    Silent,
+    check_outputs,
+    check_training,
+    open_context,
+    with_threads,
+)
 from semifl.running.fallback import Sound, remembered
 from semifl.running.finish import finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
@@ -64,7 +73,7 @@ class Standing(NamedTuple):
 
 
 def start(
-    config: Config,
+    experiment: Config | World,
     out: Path,
     workers: int | Cluster = 1,
     device: str = "cpu",
@@ -73,11 +82,12 @@ def start(
 ) -> Summary:
     """Run an experiment into a new directory; clients may live elsewhere."""
     check_reachable(workers)
-    world = build_world(_with_precision(config, device, observer or Silent()))
+    world = _world_of(experiment, device, observer or Silent())
     directory = RunDirectory(out)
     place = world.place(None, device)
     check_outputs(place)  # before anything is written: a mistake must leave no run behind
     check_training(place, world.config)
+    world = replace(world, config=with_threads(world.config, place))
     remember_own_run(world.config.table())  # first: a run that is killed from here on must go on by its directory
     directory.create(world.config.table(), environment(world.config.table()))
     if world.config.warm_start.partial and (loaded := what_was_loaded(world)):
@@ -91,7 +101,7 @@ def start(
 
 
 def start_or_resume(
-    config: Config,
+    experiment: Config | World,
     out: Path,
     workers: int | Cluster = 1,
     device: str = "cpu",
@@ -101,14 +111,30 @@ def start_or_resume(
     """Run an experiment into a directory; if it holds a run already, go on with it, provided that it is the same."""
     directory = RunDirectory(out)
     if not (out / "config.toml").exists():
-        return start(config, out, workers, device, observer, elsewhere)
-    world = build_world(_with_precision(config, device, observer or Silent()))
+        return start(experiment, out, workers, device, observer, elsewhere)
+    world = _world_of(experiment, device, observer or Silent())
+    world = replace(world, config=as_begun(world.config, directory))
     if changed := changes(directory, world.config):
         raise UserError(f"{out} holds another run, so this one needs a directory of its own: {changed[0]}")
     remember_own_run(world.config.table())
     with directory.locked():
         finished = directory.summary()
         return finished or _go_on(world, directory, workers, device, observer, elsewhere)
+
+
+def _world_of(experiment: Config | World, device: str, observer: Observer) -> World:
+    """Return the world of a configuration; a hub has built its own already."""
+    if isinstance(experiment, World):
+        return replace(experiment, config=_with_precision(experiment.config, device, observer))
+    return build_world(_with_precision(experiment, device, observer))
+
+
+def as_begun(config: Config, directory: RunDirectory) -> Config:
+    """Return the configuration with the number of threads that a run has begun with, unless it names one itself."""
+    begun = read(directory.path / "config.toml").get("threads")
+    if config.run.threads or not isinstance(begun, int):
+        return config
+    return replace(config, run=replace(config.run, threads=begun))
 
 
 def _with_precision(config: Config, device: str, observer: Observer) -> Config:

@@ -29,6 +29,11 @@ from semifl.toml import Table
 def measure(t: Round, tally: Tally, update_norm: float, positive: int) -> Measured:
     """All that a round's record says of what happened, but for what is then made of it."""
     replies, score, validation = tally.replies, tally.score, tally.validation
+    means = _mean_terms(tally)
+    absent: dict[str, list[int]] = {name: [] for name in ABSENT}
+    for reply in replies:
+        if reply.outcome in absent:
+            absent[reply.outcome].append(reply.client)
     measured: JSON = {
         "round": t.index,
         "lr": tally.lr if tally.lr is not None else next((r.facts["lr"] for r in replies if "lr" in r.facts), None),
@@ -36,12 +41,12 @@ def measure(t: Round, tally: Tally, update_norm: float, positive: int) -> Measur
         "loss": _finite(score.loss) if score else None,
         **({f"validation_{name}": getattr(validation, name) for name in METRICS} if validation else {}),
         "server_loss": _finite(tally.server_terms.get("loss")),
-        "client_loss": _finite(_mean_term(tally, "loss")),
+        "client_loss": _finite(means.get("loss")),
         "cohort": [reply.client for reply in replies],
-        **{name: [reply.client for reply in replies if reply.outcome == name] for name in ABSENT},
+        **absent,
         **recorded([reply.facts for reply in replies]),
-        "agreement": _mean_term(tally, "agreement"),
-        "terms": _terms(tally),
+        "agreement": means.get("agreement"),
+        "terms": _terms(tally, means),
         "update_norm": _finite(update_norm),
         "bytes_up": tally.bytes_up,
         "bytes_down": tally.bytes_down,
@@ -59,20 +64,22 @@ def scores(test: Score, positive: int, held_out: Score | None) -> dict[str, floa
     return found | {f"{'decision_' * (name == 'threshold')}{name}": each for name, each in decision._asdict().items()}
 
 
-def _terms(tally: Tally) -> SideTerms:
-    """Every named loss term: the server's, and the mean over the clients by their number of examples."""
-    names = {name: None for reply in tally.replies if reply.update for name in reply.update.terms}
+def _terms(tally: Tally, client_means: dict[str, float | None]) -> SideTerms:
+    """Return every named loss term: the server's, and the mean over the clients."""
     return {
         "server": {name: _finite(value) for name, value in tally.server_terms.items()},
-        "clients": {name: _finite(_mean_term(tally, name)) for name in names},
+        "clients": {name: _finite(value) for name, value in client_means.items()},
     }
 
 
-def _mean_term(tally: Tally, name: str) -> float | None:
-    """The mean over clients of something their training measured, by number of examples."""
-    updates = [reply.update for reply in tally.replies if reply.update and name in reply.update.terms]
-    examples = sum(update.examples for update in updates)
-    return sum(update.terms[name] * update.examples for update in updates) / examples if examples else None
+def _mean_terms(tally: Tally) -> dict[str, float | None]:
+    """Return the mean over clients of each number that their training measured, weighted by examples."""
+    sums, examples = dict[str, float](), dict[str, int]()
+    for update in (reply.update for reply in tally.replies if reply.update):
+        for name, value in update.terms.items():
+            sums[name] = sums.get(name, 0) + value * update.examples
+            examples[name] = examples.get(name, 0) + update.examples
+    return {name: total / examples[name] if examples[name] else None for name, total in sums.items()}
 
 
 def _finite(value: float | None) -> float | None:
