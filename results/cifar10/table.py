@@ -6,7 +6,7 @@ this needs only the small file, and shows the cells of `run_cells.py`.
 
 from __future__ import annotations
 
-from statistics import mean, pstdev
+from statistics import mean, stdev
 
 from collect import WORLDS
 from orderings import printed, runs
@@ -30,11 +30,11 @@ COLUMNS = [(labels, world) for labels in (4000, 250) for world in WORLDS]
 
 
 def shown(cell: str, found: dict[str, dict[int, float]], theirs: dict[str, float]) -> str:
-    """Mean over seeds, the deviation if they are several, and the paper's."""
+    """Return the mean over seeds, the sample deviation if they are several, and the paper's."""
     if cell not in found:
         return "–"
     ours = list(found[cell].values())
-    spread = f" ± {pstdev(ours):.1f}" if len(ours) > 1 else ""
+    spread = f" ± {stdev(ours):.1f}" if len(ours) > 1 else ""
     return f"{mean(ours):.1f}{spread}" + (f" [{theirs[cell]:.1f}]" if cell in theirs else "")
 
 
