@@ -1,139 +1,174 @@
 """What every method promises, whichever files are in the folder."""
 
-import dataclasses
-import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from semifl import registry, toml
-from semifl.configuration.build import build_world
-from semifl.configuration.config import METHODS, decode
-from semifl.federation.local import LocalFederation
-from semifl.federation.sites import ServerSite
+from semifl.cli import invoke
+from semifl.configuration.config import METHODS, Config, decode
+from semifl.federation.recipe import Recipe
 from semifl.federation.tally import Tally
-from semifl.federation.workers import Here, threads
-from semifl.federation.world import Round
-from semifl.learning import trees
-from semifl.learning.weights import Snapshot
-from semifl.randomness import Seed
-from semifl.running.context import Silent
-from semifl.running.loop import resume, start
-from toys import method_table as table
+from semifl.federation.world import RoundResult, Update
+from semifl.learning.weights import Snapshot, Weights
+from semifl.methods.semifl import SemiFL
+from semifl.running.contracts import CONTRACTS, ContractBroken, round_of_all, stacks, uses_the_protocol
+from toys import method_table, toy_table
 
-pytestmark = pytest.mark.parametrize("name", registry.names(METHODS))
-CLIENT_ATTRIBUTES = {"facts", "images", "seed", "memory", "fit", "outputs", "statistics", "pseudo_labels", "observe"}
+CNN = {"name": "cnn", "width": 4}
 
 
-def outcome(directory: Path) -> tuple[bytes, list[dict]]:
-    records = [json.loads(line) for line in (directory / "rounds.jsonl").read_text().splitlines()]
-    return (directory / "model.safetensors").read_bytes(), [{**record, "seconds": None} for record in records]
+def stackable(table: dict) -> dict:
+    """With clients of different size, and a model without dropout."""
+    return {**table, "model": CNN, "data": {**table["data"], "partition": {"name": "dirichlet", "alpha": 0.3}}}
 
 
-def test_is_a_frozen_dataclass_that_says_what_it_needs(name: str) -> None:
-    cls = registry.find(METHODS, name, "method.name")
-    assert dataclasses.is_dataclass(cls)
-    assert cls.__dataclass_params__.frozen
-    needs = decode(table(name)).method.thing.needs
-    assert isinstance(needs, frozenset)
-    assert needs <= {"client_labels", "pooled_images"}
+@pytest.mark.parametrize("name", registry.names(METHODS))
+@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.__name__)
+def test_keeps_the_contract(contract: Callable[[Config], str], name: str) -> None:
+    table = method_table(name)
+    skipped = contract(decode(stackable(table) if contract is stacks else table))
+    assert bool(skipped) == (contract.__name__ == "works_alone" and "client_labels" in decode(table).method.thing.needs)
 
 
-def test_is_a_function_of_its_seed(name: str, tmp_path: Path) -> None:
-    for run, seed in (("a", 0), ("b", 0), ("c", 1)):
-        start(decode(table(name, seed)), tmp_path / run)
-    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
-    assert outcome(tmp_path / "a")[0] != outcome(tmp_path / "c")[0]
-
-
-def test_resumes_exactly(name: str, tmp_path: Path) -> None:
-    class Stop(Silent):
-        def round(self, record, best) -> None:
-            raise KeyboardInterrupt
-
-    start(decode(table(name)), tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        start(decode(table(name)), tmp_path / "cut", observer=Stop())
-    resume(tmp_path / "cut")
-    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
-
-
-def test_survives_toml(name: str, tmp_path: Path) -> None:
-    config = decode(table(name))
-    assert decode({**table(name), **config.table()}).method == config.method
-    assert toml.dumps(decode(config.table()).table()) == toml.dumps(config.table())
-
-
-class Guarded:
-    """A client that raises on anything the protocol does not name."""
-
-    def __init__(self, site: object, allowed: set[str]) -> None:
-        object.__setattr__(self, "_site", site)
-        object.__setattr__(self, "_allowed", allowed)
-
-    def __getattr__(self, attribute: str) -> object:
-        if attribute not in object.__getattribute__(self, "_allowed"):
-            raise AssertionError(f"a method looked at client.{attribute}")
-        return getattr(object.__getattribute__(self, "_site"), attribute)
-
-    def __setattr__(self, attribute: str, value: object) -> None:
-        raise AssertionError(f"a method changed client.{attribute}")
-
-
-class Shielding:
-    """A method whose clients are guarded."""
-
-    def __init__(self, method: object, allowed: set[str]) -> None:
-        self._method, self._allowed = method, allowed
-
-    def __getattr__(self, attribute: str) -> object:
-        return getattr(self._method, attribute)
-
-    def client_update(self, client, message, t):
-        return self._method.client_update(Guarded(client, self._allowed), message, t)
-
-
-def test_sees_clients_only_through_the_protocol(name: str) -> None:
-    world = build_world(decode(table(name)))
-    place, tally = world.place(None, "cpu"), Tally()
-    method = world.config.method.thing
-    server = ServerSite(place, world.division.server, world.data.labels, Here(place), 1, tally)
-    state = method.start(place.network.weights())
-    for index in (1, 2):
-        t = Round(index, (index - 1) / 2, Seed(0).under("round", index))
-        allowed = CLIENT_ATTRIBUTES | ({"labels"} if "client_labels" in method.needs else set())
-        shielded = Shielding(method, allowed)
-        clients = LocalFederation(Here(place), len(world.division.clients), shielded, tally)
-        state, model = method.round(t, state, server.at(t), clients)
-        assert isinstance(model, Snapshot)
-    assert len(tally.replies) > 0 or "pooled_images" in method.needs or name == "centralized"
-    trees.flatten(state, [])  # raises if the State holds anything a checkpoint cannot
-    assert set(method.weights(state)) == {name for name, _ in place.build().named_parameters()}
-
-
-def played(name: str, stack: int, pool_of=Here) -> tuple[dict, list]:
-    """The model after a round in which everybody takes part, and what became of each client."""
-    toy = table(name)
-    rate = {"activity_rate": 1.0} if "activity_rate" in toy["method"] else {}
-    model = {"name": "cnn", "width": 4}  # without dropout, which would be refused
-    data = {**toy["data"], "partition": {"name": "dirichlet", "alpha": 0.3}}  # clients of different size
-    world = build_world(decode({**toy, "model": model, "data": data, "method": {**toy["method"], **rate}}))
-    place, tally = world.place(None, "cpu"), Tally()
-    pool, method = pool_of(place), world.config.method.thing
-    server = ServerSite(place, world.division.server, world.data.labels, pool, 1, tally)
-    clients = LocalFederation(pool, len(world.division.clients), method, tally, stack=stack)
-    t = Round(1, 0.0, Seed(0).under("round", 1))
-    with threads(1):
-        state = method.round(t, method.start(place.network.weights()), server.at(t), clients).state
-    pool.close()
-    return method.weights(state), tally.replies
-
-
+@pytest.mark.parametrize("name", registry.names(METHODS))
 def test_clients_that_are_stacked_learn_as_they_do_one_by_one(name: str) -> None:
-    alone, replies = played(name, stack=1)
+    """In a round as short as this, to what another order of additions changes."""
+    config = decode(stackable(method_table(name)))
+    alone, replies = round_of_all(config, stack=1)
     for stack in (2, 3):
-        together, stacked_replies = played(name, stack)
+        together, stacked_replies = round_of_all(config, stack)
         for key, tensor in alone.items():
             torch.testing.assert_close(together[key], tensor, rtol=0, atol=1e-5)
         assert [reply.outcome for reply in stacked_replies] == [reply.outcome for reply in replies]
+
+
+@pytest.mark.parametrize("name", registry.names(METHODS))
+def test_asks_its_clients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the contract about them would be kept by not asking anybody."""
+    seen = []
+    received = Tally.received
+    monkeypatch.setattr(Tally, "received", lambda tally, reply: (seen.append(reply), received(tally, reply)))
+    config = decode(method_table(name))
+    uses_the_protocol(config)
+    assert seen or "pooled_images" in config.method.thing.needs or name == "centralized"
+
+
+# Methods that break one contract each
+
+
+@dataclass(frozen=True)
+class Curious(SemiFL):
+    def client_update(self, client, model, t):
+        assert client._oracle
+        return super().client_update(client, model, t)
+
+
+@dataclass(frozen=True)
+class Meddling(SemiFL):
+    def client_update(self, client, model, t):
+        client.memory = {}
+        return super().client_update(client, model, t)
+
+
+@dataclass(frozen=True)
+class Dicing(SemiFL):
+    def client_loss(self, network, batch):
+        terms = super().client_loss(network, batch)
+        return {**terms, "loss": terms["loss"] * (1 + SHAKEN.random_())}
+
+
+class SHAKEN:
+    """A generator that nobody seeds."""
+
+    generator = torch.Generator()
+
+    @classmethod
+    def random_(cls) -> float:
+        return float(torch.rand((), generator=cls.generator))
+
+
+@dataclass(frozen=True)
+class Forgetful(SemiFL):
+    """What it counts between rounds is lost when a process ends; here, when a run begins."""
+
+    def start(self, weights):
+        COUNTED.clear()
+        return super().start(weights)
+
+    def server_fit(self, t, W, server, memory=None, steps=0):
+        COUNTED.append(t.index)
+        return super().server_fit(t, W, server, memory, steps=len(COUNTED))
+
+
+COUNTED: list[int] = []
+
+
+@dataclass(frozen=True)
+class Faulty(Meddling):
+    """Breaks two contracts: it is lost without clients, too."""
+
+    def aggregate(self, replies, start):
+        return super().aggregate([next(iter(replies))], start)
+
+
+class Unwritable(NamedTuple):
+    weights: Weights
+    function: Any
+
+
+@dataclass(frozen=True)
+class Closure(Recipe):
+    def start(self, weights):
+        return Unwritable(weights, print)
+
+    def round(self, t, state, server, clients):
+        return RoundResult(state, Snapshot(state.weights, server.statistics(state.weights)))
+
+    def client_update(self, client, message, t) -> Update | None:
+        return None
+
+    def finish(self, t, state, server, clients):
+        return Snapshot(state.weights, server.statistics(state.weights))
+
+    def weights(self, state):
+        return state.weights
+
+
+@pytest.mark.parametrize(
+    ("method", "contract", "said"),
+    [
+        (Curious, "uses_the_protocol", "looks at client._oracle, which no client has in a real federation"),
+        (Meddling, "uses_the_protocol", "sets client.memory: what a client keeps belongs to Update.memory"),
+        (Closure, "uses_the_protocol", "its State cannot be written to a checkpoint"),
+        (Dicing, "same_seed_same_bits", "two runs with one seed differ in .* of round 1"),
+        (Forgetful, "resumes_exactly", "interrupted and resumed differs in .* of round 2"),
+    ],
+)
+def test_a_broken_contract_is_named(method: type, contract: str, said: str) -> None:
+    config = decode(toy_table() | {"rounds": 2, "labels_only": False})
+    thing = method(activity_rate=1.0, **({"threshold": 0.0, "client_epochs": 1} if method is not Closure else {}))
+    config = replace(config, method=replace(config.method, name=f"{__name__}:{method.__name__}", thing=thing))
+    with pytest.raises(ContractBroken, match=said):
+        next(each for each in CONTRACTS if each.__name__ == contract)(config)
+
+
+def test_one_command_tries_a_method_of_a_persons_own(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    method = {"name": f"{__name__}:Faulty", "client_epochs": 1, "server_epochs": 1}
+    (tmp_path / "mine.toml").write_text(toml.dumps({**toy_table(), "rounds": 50, "method": method}))
+    assert invoke(["check", str(tmp_path / "mine.toml"), "--contracts"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(CONTRACTS) + 1
+    assert [line.split()[0] for line in lines[:3]] == ["kept", "kept", "BROKEN"]
+    assert "client_update sets client.memory" in lines[2]
+    assert "test_methods.py:" in lines[2]
+    assert lines[3].startswith(
+        "BROKEN   Work in a federation that nobody has joined, as the labels-only model does: Stop"
+    )
+    assert lines[-2].startswith("untried")  # the toys' model has dropout
+    assert invoke(["check", str(tmp_path / "mine.toml"), "--contracts", "--set", "method.name=semifl"]) == 0

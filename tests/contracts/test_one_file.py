@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 import semifl.methods
-from contracts import test_methods
 from semifl import registry
 from semifl.cli import invoke
-from semifl.configuration.config import METHODS
+from semifl.configuration.config import METHODS, decode
+from semifl.running.contracts import CONTRACTS
+from toys import method_table
 
 PAGE = Path(__file__).parent.parent.parent / "docs/tutorial-method.md"
 
@@ -37,14 +38,9 @@ def test_it_is_listed_and_runs_by_its_name(gullible: str, tmp_path: Path, capsys
     assert (tmp_path / "run/result.json").exists()
 
 
-def test_it_is_under_the_contract_tests(gullible: str, tmp_path: Path) -> None:
-    test_methods.test_is_a_frozen_dataclass_that_says_what_it_needs(gullible)
-    (tmp_path / "seeds").mkdir()
-    test_methods.test_is_a_function_of_its_seed(gullible, tmp_path / "seeds")
-    (tmp_path / "resume").mkdir()
-    test_methods.test_resumes_exactly(gullible, tmp_path / "resume")
-    test_methods.test_survives_toml(gullible, tmp_path)
-    test_methods.test_sees_clients_only_through_the_protocol(gullible)
+def test_it_keeps_the_contracts(gullible: str) -> None:
+    for contract in CONTRACTS:
+        contract(decode(method_table(gullible)))
 
 
 def test_a_mistyped_method_is_one_sentence(gullible: str, capsys: pytest.CaptureFixture[str]) -> None:

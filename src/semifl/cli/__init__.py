@@ -100,9 +100,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    traceback: bool = typer.Option(False, options.TRACEBACK, help="Show errors in full; verbs take it, too."),
 ) -> None:
     """Train a classifier from a few labels at the server and many unlabeled clients."""
+    context.meta[options.TRACEBACK] = traceback
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

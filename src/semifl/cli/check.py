@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semifl.cli import options
-from semifl.errors import UserError
+from semifl.errors import UserError, error_sentence, full_traceback
 from semifl.words import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from semifl.configuration.build import World
+    from semifl.configuration.config import Config
     from semifl.data.survey import Survey
 
 SIZES = ("smallest", "median", "largest")
@@ -33,16 +34,26 @@ def command(
     device: options.Device = "auto",
     reproduce: Annotated[bool, typer.Option("--reproduce", help="Run a run's first rounds again and compare.")] = False,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How many rounds to reproduce.")] = 2,
+    contracts: Annotated[
+        bool, typer.Option("--contracts", help="Try what semifl relies on in a method, in short runs of it.")
+    ] = False,
 ) -> None:
     """Check a configuration and its data, and estimate memory, disk, traffic and time, without training."""
-    if reproduce:
+    if reproduce and contracts:
+        raise UserError("--reproduce is about a run and --contracts about a method: give one of them")
+    if contracts:
+        _contracts(options.load(what, settings, run_too=True))
+    elif reproduce:
         _reproduce(Path(what), rounds, options.worker_count(workers), options.device_name(device))
-        return
+    else:
+        _check(options.load(what, settings, run_too=True), options.worker_count(workers), options.device_name(device))
+
+
+def _check(config: Config, count: int, device: str) -> None:
     from semifl.configuration.build import build_world, what_was_loaded
     from semifl.data.duplicates import duplicates
     from semifl.running.estimate import estimate
 
-    config = options.load(what, settings, run_too=True)
     survey = getattr(config.data.thing, "survey", None)
     if survey:
         _say_found(survey())
@@ -50,8 +61,7 @@ def command(
     _say_data(world, per_class=not survey)
     for sentence in duplicates(world.data):
         typer.echo(f"warning: {sentence}", err=True)
-    count = options.worker_count(workers)
-    needs = estimate(world, count, options.device_name(device))
+    needs = estimate(world, count, device)
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in needs.seconds.items())
     typer.echo(f"model      {world.config.model.name}, {needs.parameters:,} parameters")
     if loaded := what_was_loaded(world):
@@ -98,6 +108,23 @@ def _reproduce(run: Path, rounds: int, workers: int, device: str) -> None:
     typer.echo(
         f"{run} reproduces bit for bit: {counted(verdict.rounds, 'round')} the same in every field but their seconds"
     )
+
+
+def _contracts(config: Config) -> None:
+    from semifl.running.contracts import ContractBroken, check_contracts
+
+    broken = 0
+    for asked, error, untried in check_contracts(config):
+        fault = str(error) if isinstance(error, ContractBroken) else error_sentence(error) if error else ""
+        word, rest = ("BROKEN", f": {fault}") if fault else ("untried", f": {untried}") if untried else ("kept", "")
+        typer.echo(f"{word:<8} {asked}{rest}")
+        if error and options.wants_traceback():
+            typer.echo(full_traceback(error), err=True)
+        broken += bool(error)
+    if broken:
+        typer.echo(f"{config.method.name} breaks {counted(broken, 'contract')}")
+        raise typer.Exit(1)
+    typer.echo(f"{config.method.name} keeps its contracts")
 
 
 def _say_found(found: Survey) -> None:

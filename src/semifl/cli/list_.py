@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import typer
@@ -44,15 +45,17 @@ def _known(kind: str) -> list[tuple[str, str]]:
         "aggregations": dict(AGGREGATIONS),
     }
     if kind in lists:
-        return [(name, _first_line(cls)) for name, cls in lists[kind].items()]
+        return [(name, _first_sentence(cls)) for name, cls in lists[kind].items()]
     package = {
         "data": config.DATASETS,
         "models": config.MODELS,
         "methods": config.METHODS,
         "objectives": objectives.OBJECTIVES,
     }[kind]
-    return [(name, _first_line(registry.load(package, name))) for name in registry.names(package)]
+    return [(name, _first_sentence(registry.load(package, name))) for name in registry.names(package)]
 
 
-def _first_line(thing: object) -> str:
-    return (thing.__doc__ or "").strip().splitlines()[0] if thing.__doc__ else ""
+def _first_sentence(thing: object) -> str:
+    """Return the first sentence of a docstring, over as many lines as it takes."""
+    paragraph = " ".join((thing.__doc__ or "").strip().partition("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s(?=[A-Z`])", paragraph, maxsplit=1)[0]

@@ -137,7 +137,7 @@ def traceback_flag() -> click.Option:
 
 
 def _note(context: click.Context, _: click.Parameter, given: bool) -> None:
-    context.meta[TRACEBACK] = given
+    context.meta[TRACEBACK] = given or context.meta.get(TRACEBACK, False)
 
 
 def wants_traceback() -> bool:

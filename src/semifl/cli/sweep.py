@@ -28,7 +28,7 @@ def command(
     from semifl.studies.tables import ResultTable, measured
 
     table.refuse_unknown_metric(metric)
-    sweep = read_sweep(file)
+    sweep = read_sweep(file, options.notify)
     metric = metric or table.deciding(sweep.table)
     folder = out or Path("runs/sweeps") / file.stem
     adopt([sweep.table], folder)

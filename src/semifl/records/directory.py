@@ -21,7 +21,7 @@ from semifl.regular import add_text, read_text, why
 from semifl.toml import Table
 from semifl.words import resume_command
 
-FORMAT = 3  # of run directories; raised when a later version could not read an earlier one's
+FORMAT = 4  # of run directories; raised when a later version could not read an earlier one's
 MOST_ROUNDS = 10**9  # what lies beyond is damage
 # What tells how a run went, and so what a report is made of.
 FILES = (

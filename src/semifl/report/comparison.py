@@ -120,5 +120,6 @@ def _versions(runs: Iterable[Path]) -> tuple[list[str], list[str]] | None:
         return None
     together: dict[str, list[str]] = {}
     for run, found in versions.items():
-        together.setdefault(str([[each.get(name) for name in names] for each in found]), []).append(run)
+        marks = list(dict.fromkeys(str([each.get(name) for name in names]) for each in found))
+        together.setdefault(str(marks), []).append(run if len(marks) == 1 else f"{run}, resumed with other code")
     return names, [", ".join(each) for each in together.values()]

@@ -11,6 +11,7 @@ rounds = 30
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +31,8 @@ class Sweep(NamedTuple):
     seeds: list[int]
 
 
-def read_sweep(path: Path) -> Sweep:
+def read_sweep(path: Path, notify: Callable[[str], None] = lambda sentence: None) -> Sweep:
+    """Read a sweep; `notify` is called with what a change of its method dropped, once for each such change."""
     content = read(path)
     unknown = [key for key in content if key not in KEYS]
     if unknown:
@@ -41,8 +43,11 @@ def read_sweep(path: Path) -> Sweep:
     seeds = content.get("seeds", [0])
     if not isinstance(seeds, list) or not all(isinstance(seed, int) and seed >= 0 for seed in seeds) or not seeds:
         raise UserError(f"{path}: seeds must be a list of whole numbers such as [0, 1, 2]")
-    start = override(_start(content, path), _settings(_section(content, "set", path)))
-    cells = [_cell(start, dict(zip(grid, point, strict=True)), path) for point in product(*grid.values())]
+    notes = dict[str, None]()
+    start = override(_start(content, path), _settings(_section(content, "set", path)), notes.setdefault)
+    cells = [_cell(start, dict(zip(grid, point, strict=True)), path, notes) for point in product(*grid.values())]
+    for sentence in notes:  # points repeat each other
+        notify(f"{path}: {sentence}")
     return Sweep(ResultTable(str(content.get("title", path.stem)), tuple(cells)), seeds)
 
 
@@ -62,9 +67,9 @@ def _start(content: toml.Table, path: Path) -> toml.Table:
     return presets.find(str(content.get("preset", "digits"))).table
 
 
-def _cell(start: toml.Table, point: toml.Table, path: Path) -> Cell:
+def _cell(start: toml.Table, point: toml.Table, path: Path, notes: dict[str, None]) -> Cell:
     settings = _settings(point)
-    config = override(start, settings)
+    config = override(start, settings, notes.setdefault)
     try:
         decode(config)
     except UserError as error:

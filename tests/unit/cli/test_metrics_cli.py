@@ -163,7 +163,7 @@ def test_compare_goes_by_the_metric_and_shows_labels_only(run: Path, capsys: Out
     result["auc"] = result["best_auc"]  # of the model that was kept
     assert invoke(["compare", str(run)]) == 0
     out = capsys.readouterr().out
-    assert "auc: mean (sd, n)" in out
+    assert "auc: mean (sd, number of seeds, 95 % interval of the mean)." in out
     assert f"{result['auc']:.1f} (n = 1)" in out
     assert f"{result['labels_only_auc']:.1f} (n = 1)" in out
     assert invoke(["compare", str(run), "--metric", "labels_only_balanced_accuracy"]) == 0
@@ -177,7 +177,7 @@ def test_a_sweep_goes_by_the_metric_and_shows_labels_only(pictures: Path, tmp_pa
     assert invoke(asked) == 0
     out = capsys.readouterr().out
     header = next(line for line in out.splitlines() if line.startswith("|"))
-    assert [cell.strip() for cell in header.strip("|").split("|")] == ["", "auc", "labels only"]
+    assert [cell.strip() for cell in header.strip("|").split("|")] == ["", "auc", "labels only", "difference"]
     results = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*/result.json")]
     assert f"{max(each['auc'] for each in results):.1f} (n = 1)" in out
     assert all(f"{each['labels_only_auc']:.1f} (n = 1)" in out for each in results)

@@ -93,8 +93,9 @@ def test_a_table_shows_a_failed_cells_traceback_only_if_asked(folder: Path, caps
     error = capsys.readouterr().err
     assert "(my_method.py:11)" in error
     assert "Traceback" not in error
-    assert invoke([*words, "--traceback"]) == 1
-    assert 'my_method.py", line 11, in client_loss' in capsys.readouterr().err
+    for asked in ([*words, "--traceback"], ["--traceback", *words]):
+        assert invoke(asked) == 1
+        assert 'my_method.py", line 11, in client_loss' in capsys.readouterr().err
 
 
 def test_a_run_remembers_which_code_it_was_made_with(folder: Path, capsys) -> None:

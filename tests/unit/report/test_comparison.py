@@ -72,5 +72,5 @@ def test_runs_of_one_cell_made_with_different_code_are_told_in_one_sentence(tmp_
         "the runs of 'a' were made with different code of mine:Method (a-seed-0, a-seed-1 | a-seed-2): "
     )
     twice = made_with(tmp_path / "c-seed-0", "s1", resumed="s2")  # one run of two versions
-    assert "different code of semifl (c-seed-0)" in mixed_code({"c": [twice]})
+    assert "different code of semifl (c-seed-0, resumed with other code)" in mixed_code({"c": [twice]})
     assert ", and so in 1 more: " in mixed_code({"a": [a, changed], "c": [twice]})

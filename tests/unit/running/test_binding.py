@@ -217,7 +217,7 @@ def test_the_best_model_so_far_is_part_of_the_run(
 def test_a_run_of_the_former_format_is_refused_with_a_sentence(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environment = json.loads((run / "environment.json").read_text())
     (run / "environment.json").write_text(json.dumps({**environment, "format": 2}))
-    assert f"{run} has format 2, this version reads 3: use the version that wrote it" in refusal(run, capsys)
+    assert f"{run} has format 2, this version reads 4: use the version that wrote it" in refusal(run, capsys)
 
 
 def test_a_round_looks_at_the_files_of_its_cohort_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

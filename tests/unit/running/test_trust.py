@@ -387,7 +387,7 @@ def test_a_later_format_is_refused_with_a_sentence(tmp_path: Path) -> None:
     start(decode(toy_table()), tmp_path / "run")
     path = tmp_path / "run/environment.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
-    with pytest.raises(UserError, match="has format 99, this version reads 3"):
+    with pytest.raises(UserError, match="has format 99, this version reads 4"):
         resume(tmp_path / "run")
 
 

@@ -13,6 +13,28 @@ import pytest
 from semifl.configuration.config import decode
 from semifl.studies.presets import find, presets
 
+FEDMATCH_KEYS = {
+    "lr",
+    "momentum",
+    "client_batch",
+    "server_batch",
+    "client_epochs",
+    "server_epochs",
+    "activity_rate",
+} | {
+    *(
+        "threshold",
+        "supervised_weight",
+        "agreement_weight",
+        "consistency_weight",
+        "l1_weight",
+        "l2_weight",
+        "psi_share",
+    ),
+    *("helpers", "helper_interval", "sparsity"),
+}
+OURS = ("fedavg_fixmatch", "fedsgd_fixmatch")  # which end like the FixMatch presets
+
 # preset, key, value, source
 VALUES = [
     ("cifar10-250-iid", "method.server_batch", 10, "[paper] table of hyper-parameters"),
@@ -171,3 +193,37 @@ def test_a_round_of_fedsgd_is_a_pass_over_everybodys_pictures() -> None:
     assert method.laps * 100 / method.cohort_size(100) == 46_000 / 100
     assert (method.lr, method.momentum, method.nesterov, method.weight_decay) == (0.03, 0.9, True, 5e-4)
     assert (method.clip_norm, method.server_batch, method.threshold) == (1.0, 250, 0.95)
+
+
+# What a rival's authors set must stand in its preset: a default may change, and belongs to the method and not to them.
+STATED = {
+    "fl2-*0-iid": {
+        "warmup_steps",
+        "sharpness",
+        "strong_view",
+        "lr_schedule",
+        "lr",
+        "threshold",
+        "clip_norm",
+        "statistics",
+    }
+    | {"client_batch", "server_batch", "client_epochs", "server_epochs", "activity_rate"},
+    "*-mixmatch": {"lr", "annealing", "ema", "weight_decay", "batch", "objective"},
+    "*-uda": {"lr", "annealing", "ema", "weight_decay", "batch", "objective"},
+    "*-pi_model": {"lr", "annealing", "ema", "weight_decay", "batch", "objective"},
+    "*-mean_teacher": {"lr", "annealing", "ema", "weight_decay", "batch", "objective"},
+    "*-pseudo_label": {"lr", "annealing", "ema", "weight_decay", "batch", "objective"},
+    "*-remixmatch": {"lr", "annealing", "ema", "weight_decay", "batch", "objective"},
+    "*-fixmatch": {"lr", "annealing", "ema", "weight_decay", "batch", "objective"},
+    "fedmatch-authors": FEDMATCH_KEYS,
+    "fedrgd-authors": {"lr", "weight_decay", "warmup_rounds", "iterations", "groups", "threshold", "client_buffers"}
+    | {"server_buffers", "client_batch", "server_batch", "activity_rate"},
+}
+
+
+@pytest.mark.parametrize("pattern", STATED)
+def test_a_rivals_preset_states_what_its_authors_set(pattern: str) -> None:
+    found = [each for each in presets(pattern) if each.table["method"]["name"] not in OURS]
+    assert found
+    for preset in found:
+        assert STATED[pattern] <= preset.table["method"].keys(), preset.name
