@@ -15,7 +15,7 @@ LOAD = "import runpy, sys; sys.path.insert(0, 'benchmarks'); [runpy.run_path(pat
 def test_every_benchmark_loads() -> None:
     (names,) = re.findall(r"for name in ([\w ]+); do .*benchmarks/", (ROOT / "Makefile").read_text())
     paths = [f"benchmarks/{name}.py" for name in names.split()]
-    assert len(paths) == 10
+    assert len(paths) == 12
     loaded = subprocess.run(
         [sys.executable, "-c", LOAD, *paths], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )

@@ -25,7 +25,7 @@ from semifl.randomness import Seed
 from toys import method_table as table
 
 # The network of the moment decides which pictures a step is about, so each step waits once for what it says.
-DECIDES_AT_EACH_STEP = {"fedmatch", "fedrgd_released", "fedsgd_fixmatch", "semifl_ablated"}
+DECIDES_AT_EACH_STEP = {"fedmatch", "fedmatch_earlier", "fedrgd_released", "fedsgd_fixmatch", "semifl_ablated"}
 
 
 def play_on_nothing(fits: list[tuple[Network, training.Fit]]) -> None:

@@ -36,7 +36,7 @@ def test_the_python_page_runs(tmp_path: Path) -> None:
         "baseline",
         "another",
     }
-    assert "Result(accuracy " in done.stdout
+    assert re.search(r"^Result\(.*; accuracy [\d.]+ % \[", done.stdout, re.MULTILINE)
 
 
 def test_own_pictures_in_ten_minutes(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_one_that_fails_and_one_that_abstains_leave_the_others_as_they_were() ->
     clients = LocalFederation(Here(testbed.place), 4, method, testbed.tally, failures_allowed=1, stack=4)
     together = list(clients.each((0, 1, 2, 3), model, t))
     assert [reply.outcome for reply in together] == ["trained", "failed", "abstained", "trained"]
-    assert together[1].reason == "ValueError: no more pictures"
+    assert together[1].reason == "ValueError: no more pictures (tests/unit/federation/test_stacks.py:65)"
     alone = list(LocalFederation(Here(testbed.place), 4, method, testbed.tally).each((0, 3), model, t))
     for mine, theirs in zip((together[0], together[3]), alone, strict=True):
         for name, change in theirs.update.change.items():
