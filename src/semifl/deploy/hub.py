@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from semifl.configuration.build import World, build_world
-from semifl.configuration.code import HUB_PICTURES
 from semifl.configuration.config import VIEWS, Config, decode, from_section, spec_of
 from semifl.deploy import wire
 from semifl.deploy.answers import read_hello
 from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
+from semifl.deploy.pictures import HUB_PICTURES
 from semifl.deploy.remote import Known, Layer, NotEnoughSites, RemoteFederation, Told, Transport
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text

@@ -22,6 +22,7 @@ from semifl.data.survey import Entry
 from semifl.durable import replace_text
 from semifl.errors import UserError
 
+HUB_PICTURES = "semifl.deploy.pictures:HubPictures"  # Value of data.name in the configuration of a hub's run.
 OTHER_PICTURES = "the pictures of this site are no longer those with which it took part"  # for its owner
 CHANNELS = {1: "grey", 3: "color"}
 PART = 256  # pictures that are looked at together
