@@ -6,7 +6,9 @@ PROGRAM is one of FLARE's own; it runs unchanged, behind the gate (`hardening.py
 from __future__ import annotations
 
 import runpy
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from semifl.deploy.flare.hardening import harden
@@ -21,10 +23,22 @@ PROGRAMS = {
 
 
 def main() -> None:
-    program = PROGRAMS[sys.argv.pop(1)]
+    program = sys.argv.pop(1)
     folder = Path(sys.argv[sys.argv.index("-m") + 1])
+    if program in ("server_train", "client_train"):
+        use_empty_temporary_folder(folder / "temporary")
     harden(read_kit(folder.parent).sites)
-    runpy.run_module(program, run_name="__main__", alter_sys=True)
+    runpy.run_module(PROGRAMS[program], run_name="__main__", alter_sys=True)
+
+
+def use_empty_temporary_folder(folder: Path) -> None:
+    """Let this process keep temporary files in `folder`, without those of an engine that was killed.
+
+    Only this process: its jobs begin while it runs, and make sockets whose paths must be short.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    tempfile.tempdir = str(folder)
 
 
 if __name__ == "__main__":
