@@ -426,7 +426,7 @@ def _logging() -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"()": "nvflare.fuel.utils.log_utils.BaseFormatter", "fmt": line}},
+        "formatters": {"line": {"()": "semifl.deploy.flare.logs.PlainFormatter", "fmt": line}},
         "handlers": {
             "logFileHandler": {**file, "level": "INFO", "filename": "log.txt"},
             "errorFileHandler": {**file, "level": "ERROR", "filename": "error_log.txt", "delay": True},
