@@ -29,7 +29,7 @@ def row(path: Path) -> Row | None:
         return None
     partition = config["data"].get("partition", {"name": "iid"})
     return {
-        "method": config["method"]["name"],
+        "method": variant(config["method"]),
         "labels": config["data"]["labeled"],
         "partition": " ".join(str(value) for value in partition.values()),
         "seed": config["seed"],
@@ -38,6 +38,12 @@ def row(path: Path) -> Row | None:
         "rounds": [each.get("accuracy", float("nan")) for each in run.rounds()],
         "seconds": [each["seconds"]["total"] for each in run.rounds()],
     }
+
+
+def variant(method: dict[str, Any]) -> str:
+    """Return the name of a method, and of (FL)² in its former setting another one."""
+    is_former = method["name"] == "fl2" and method["lr_schedule"] == "cosine"
+    return "fl2_short" if is_former else str(method["name"])
 
 
 def rows_of(runs: Path) -> list[Row]:

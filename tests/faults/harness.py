@@ -96,7 +96,7 @@ def command(directory: Path, config: Path, workers: int) -> list[str]:
 
 def sentences(stderr: str) -> list[str]:
     """What a verb said beside warnings and the lines that tell how a run goes."""
-    told = ("warning: ", "labels only: ", "going on after ", "round ")
+    told = ("warning: ", "labels only", "training for ", "round ")
     return [line for line in stderr.splitlines() if not line.startswith(told)]
 
 

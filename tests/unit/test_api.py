@@ -559,7 +559,7 @@ def test_with_labels_held_out_every_number_is_of_the_model_that_is_given(tmp_pat
     )
     method = SemiFL(activity_rate=1.0, client_epochs=2, server_epochs=2, lr=0.1)
     result = train(method, model="cnn", on=data, out=tmp_path / "run", **{**QUICK, "rounds": 4})
-    assert result.summary["best_round"] < 5  # else the kept model is the last one, and nothing is shown
+    assert result.summary["best_round"] != "final"  # else the kept model is the last one, and nothing is shown
     ill, sick = result.probabilities(two.test_images)[:, 1].numpy(), two.test_labels.numpy() == 1
     said = ill >= result.decision_threshold
     assert result.sensitivity == pytest.approx(100 * said[sick].mean())

@@ -11,6 +11,8 @@ from semifl.cli import options
 from semifl.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from semifl.report.groups import Group
 
 
@@ -45,6 +47,8 @@ def command(
     unpaired = [label for label in rows if label != grid.against and grid.differences(label)[0] is None]
     if unpaired:
         typer.echo(f"No seed in common with {grid.against!r}: {'; '.join(unpaired)}.", err=True)
+    for sentence in _of_single_runs(groups, metric):
+        typer.echo(sentence, err=form != "markdown")
     if sentence := mixed_code({group.label: [run.path for run in group.runs] for group in groups}):
         typer.echo(f"warning: {sentence}", err=True)
 
@@ -57,6 +61,19 @@ def _finish(runs: list[Path], on: str) -> None:
     for path in runs:
         RunDirectory(path).refuse_unreadable()
     finish_on(find_cluster(on, "auto"), runs, options.told())
+
+
+def _of_single_runs(groups: list[Group], metric: str) -> Iterator[str]:
+    """Compare groups of one run each on the test examples of both, as seeds tell nothing there."""
+    from semifl.report.comparison import on_same_examples
+
+    first, *others = groups
+    for group in others:
+        if len(first.runs) == len(group.runs) == 1:
+            gap = on_same_examples(group.runs[0].path, first.runs[0].path, metric)
+            if gap:
+                told = "" if gap.is_clear else ", which cannot be told from none"
+                yield f"On the same test examples {group.label!r} is {gap} from {first.label!r}{told}."
 
 
 def _labels_only(group: Group, metric: str) -> dict[int, float]:

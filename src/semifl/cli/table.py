@@ -10,7 +10,7 @@ import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
-from semifl.records.metrics import OF_A_MODEL, labels_only, metric_of, ranked
+from semifl.records.metrics import OF_A_MODEL, metric_of, ranked
 from semifl.registry import did_you_mean
 from semifl.report.comparison import mixed_code
 from semifl.report.tables import EMPTY, LABELS_ONLY, OF_THE_BEST, Entry, Format, Grid, render
@@ -204,12 +204,11 @@ def _grid(table: ResultTable, folder: Path, metric: str, against: str, populatio
 
 def _with_labels_only(grid: Grid, table: ResultTable, folder: Path) -> Grid:
     """Add what the same servers reach without clients: a column where there is one, else a row beside the best."""
-    from semifl.studies.tables import measured
+    from semifl.studies.tables import measured_alone
 
     if not grid.metric.endswith(OF_A_MODEL) or grid.metric.startswith(("labels_only_", "plain_labels_only_")):
         return grid
-    metric = labels_only(grid.metric)
-    alone = {(cell.row, cell.column): Entry(measured(folder, cell, metric)) for cell in table.cells}
+    alone = {(cell.row, cell.column): Entry(measured_alone(folder, cell, grid.metric)) for cell in table.cells}
     if not any(entry.values for entry in alone.values()):
         return grid
     if len(table.columns) == 1:

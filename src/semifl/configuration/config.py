@@ -248,10 +248,11 @@ def _notify_of_discarded(method: Table, name: str, settings: Sequence[str], noti
     """Name the values of the former method that the new one has a key for, unless a setting replaces them."""
     replaced = {each.partition("=")[0].strip() for each in settings}
     known = _keys_of("method", {"name": name})
+    cls = registry.find(METHODS, name, "method.name") if known else None
     discarded = [
         f"method.{key}={toml.scalar(value)}"
         for key, value in toml.dotted(method)
-        if key.partition(".")[0] in known and f"method.{key}" not in replaced
+        if key.partition(".")[0] in known and f"method.{key}" not in replaced and getattr(cls, key, None) != value
     ]
     if discarded:
         former = method.get("name", DEFAULT_METHOD)

@@ -39,11 +39,6 @@ def ranked(name: str, value: float) -> float:
     return -value if name.endswith(LOWER_IS_BETTER) else value
 
 
-def labels_only(metric: str) -> str:
-    """The same measure of the model trained without clients, as result.json names it."""
-    return f"labels_only_{metric.removeprefix('best_').removeprefix('test_')}"
-
-
 def of_the_kept(summary: Mapping[str, Any]) -> str:
     """What stands before the names of the kept model's numbers in result.json; an earlier version did not say."""
     return "best_" if summary.get("kept") == "best" else ""

@@ -75,16 +75,19 @@ def comparison(outcome: Mapping[str, Any]) -> str:
         return f"{_capital(WORDS[metric])} {with_interval(outcome, key)}{where}."
     gap = difference(outcome, metric)
     if gap is None:
-        return f"{_capital(WORDS[metric])} {value - alone:+.1f} points from labels alone, without an interval."
+        return f"Compared with labels alone: {WORDS[metric]} {value - alone:+.1f} points, without an interval."
     if not gap.is_clear:
         return f"Cannot be told from labels alone: {WORDS[metric]} {gap}{where}."
     return f"{'Better' if gap.value > 0 else 'Worse'} than labels alone: {WORDS[metric]} {gap}{where}."
 
 
 def verdict(outcome: Mapping[str, Any]) -> list[str]:
-    """Return the first lines about a run: what is wrong with its model by name, then whether the clients helped."""
+    """Return the first lines about a run: what is wrong with its model by name, then whether the clients helped.
+
+    The latter is left out of a model that nobody should use.
+    """
     found = faults(outcome)
-    says_it = any(fault.name == "worse than labels only" for fault in found)
+    says_it = any(fault.name in ("one class", "worse than labels only") for fault in found)
     return [*(fault.sentence for fault in found), *([] if says_it else [comparison(outcome)])]
 
 

@@ -127,7 +127,8 @@ def _fallen(run: Run) -> Iterator[str]:
 def _not_told(run: Run) -> Iterator[str]:
     """What to do where a model cannot be told from labels alone."""
     gap, pictures = difference(run.outcome, metric_of(run.settings)), number(run.outcome.get("test_examples"))
-    if gap is None or gap.is_clear or not pictures:
+    is_useless = any(fault.name == "one class" for fault in faults(run.outcome))
+    if gap is None or gap.is_clear or not pictures or is_useless:
         return
     yield (
         f"{pictures:.0f} test pictures show a difference from labels alone only from about "

@@ -8,7 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from semifl.intervals import PairedDifference, paired_differences
 from semifl.records.directory import RunDirectory, versions_that_differ
+from semifl.records.predictions import NAME as PREDICTIONS
+from semifl.records.predictions import read_predictions
 
 
 class Mean(NamedTuple):
@@ -46,6 +51,16 @@ def paired(a: Mapping[int, float], b: Mapping[int, float]) -> Difference | None:
         return Difference(mean, -math.inf, math.inf, 1)
     half = _half_width(differences)
     return Difference(mean, mean - half, mean + half, len(both))
+
+
+def on_same_examples(a: Path, b: Path, metric: str) -> PairedDifference | None:
+    """Return how much better the kept model of run a is than that of b, if both answered the same test examples."""
+    if any(not (path / PREDICTIONS).is_file() for path in (a, b)):
+        return None
+    ours, theirs = read_predictions(a / PREDICTIONS), read_predictions(b / PREDICTIONS)
+    if not np.array_equal(ours.labels, theirs.labels):
+        return None
+    return paired_differences(ours.models["model"], theirs.models["model"], ours.labels).get(metric)
 
 
 def mean_of(values: Mapping[int, float], population: bool = False) -> Mean | None:

@@ -89,7 +89,7 @@ def _scored(groups: Sequence[Group], metric: Metric) -> Figure:
         said.append(words)
     if not lines:
         return nothing(metric, title, "No round has been tested yet.")
-    caption = f"{MEANINGS[metric]}; the dot is the final model, the dashed line the same server without clients."
+    caption = f"{MEANINGS[metric]}; the dot is the final model, the dashed line the better labels-only model."
     caption += _band_words(groups)
     header, rows, note = _table(groups, {metric: 1.0, f"validation_{metric}": 1.0})
     alt = f"{title} by round. {'. '.join(said)}."

@@ -186,7 +186,9 @@ def _tiles(group: Group) -> list[tuple[str, str]]:
     measured = is_one and group.runs[0].is_finished
     value, less = _percent(mean(reached)), _percent(mean(alone))
     if measured:
-        value, less = with_interval(only, f"{kept}{metric}"), with_interval(only, f"{baseline(only)}{metric}")
+        value = with_interval(only, f"{kept}{metric}")
+    if is_one and (prefix := baseline(only)):
+        less = with_interval(only, f"{prefix}{metric}")
     tiles = [(name, value), ("labels only", less)]
     if gap := _over_seeds(reached, alone):
         some = "" if gap.seeds == len(group.runs) else f", in {gap.seeds} of {len(group.runs)} runs"
@@ -218,9 +220,8 @@ def _scored_models(group: Group) -> dict[str, str]:
         return {"": "final model, mean", "labels_only_": "labels only, mean"}
     only = group.runs[0].outcome
     models = {"": "final model"}
-    if model_of(only, "best_") != "the final model":
-        by = "labels held out" if of_the_kept(only) else "these test pictures"
-        models["best_"] = f"{model_of(only, 'best_')}, the best on {by}"
+    if of_the_kept(only) and model_of(only, "best_") != "the final model":
+        models["best_"] = f"{model_of(only, 'best_')}, the best on labels held out"
     return models | {prefix: "labels only" for prefix in (baseline(only),) if prefix}
 
 

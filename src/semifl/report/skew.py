@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from semifl.records.faults import class_name
+from semifl.records.verdict import faults
 from semifl.report.reading import Run, counts
 
 RECENT = 3  # rounds
@@ -19,6 +20,7 @@ class Skew(NamedTuple):
     label: int
     taken: float  # share of the clients' pictures that are taken for it
     own: float  # share of the class among the server's labels
+    is_of_all: bool  # whether all of the clients' pictures were counted; else the confident ones, no fair sample
     estimate: float | None  # share that really is, corrected by the model's errors on test pictures; None: unknown
 
 
@@ -40,9 +42,9 @@ def skew(run: Run) -> Skew | None:
     if shares[label] < MORE:
         return None
     share = taken[label] / sum(taken)
-    is_of_all = name == "class_predictions"  # confident pictures alone are no fair sample
+    is_of_all = name == "class_predictions"
     estimate = _corrected(run.confusion, label, share) if is_of_all and run.confusion else None
-    return Skew(label, share, labels[label] / sum(labels), estimate)
+    return Skew(label, share, labels[label] / sum(labels), is_of_all, estimate)
 
 
 def skew_text(run: Run) -> str:
@@ -51,13 +53,20 @@ def skew_text(run: Run) -> str:
     if found is None:
         return ""
     name = class_name(run.class_names[found.label])
-    text = f"{100 * found.taken:.0f} % of the clients' pictures are taken for {name}, of the server's labels "
-    text += f"{100 * found.own:.0f} % are. "
+    what = "the clients' pictures are taken for" if found.is_of_all else "the confident pseudo-labels are"
+    text = f"{100 * found.taken:.0f} % of {what} {name}, but only {100 * found.own:.0f} % of the server's labels. "
+    if any(fault.name == "one class" for fault in faults(run.outcome)):
+        return f"{text}The test pictures show that the model has collapsed to one class."
     if found.estimate is None:
-        why = "the model hardly tells it from the others on test pictures"
-        if not run.confusion:
+        why = "only the confident pictures were counted"
+        if found.is_of_all and run.confusion:
+            why = "the model hardly tells it from the others on test pictures"
+        elif found.is_of_all:
             why = "the test pictures tell it when the run ends"
-        return f"{text}Whether the sites hold so much of it or the model collapses cannot be told: {why}."
+        return (
+            f"{text}Whether the sites hold so much of it or the model collapses cannot be told, as {why}: "
+            "look at some of the sites' pictures."
+        )
     about = f"{100 * found.estimate:.0f} %"
     if found.estimate - found.own >= MORE / 2:
         return (

@@ -63,7 +63,8 @@ def refuse_other_files(
     if _chained_all(records) != found.lines:
         raise UserError(f"{directory.path / 'rounds.jsonl'} is not as this run left it: one of its rounds was changed")
     memory.verify(found.memory, len(records))
-    if found.model:
+    aside = directory.best_of_rounds
+    if found.model and not (aside.is_file() and _digest_of(aside) == found.model):  # else restore_best puts it back
         _refuse_other_model(directory.model, found.model, len(records))
 
 

@@ -55,6 +55,11 @@ class BaselineProgress(NamedTuple):
     done: int  # rounds of this one
     rounds: int
 
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing is left of any of them."""
+        return self.model == self.models and self.done == self.rounds
+
     def __str__(self) -> str:
         return f"labels only, model {self.model} of {self.models}: {self.done} of {self.rounds}"
 

@@ -22,7 +22,7 @@ from semifl.regular import remove_folder
 from semifl.running.context import FEATURES, RunContext
 from semifl.running.gallery import write_gallery
 from semifl.running.guard import OF_CLIENTS, Guard, beats
-from semifl.running.judgment import counted, judge_final
+from semifl.running.judgment import confusion_at_threshold, judge_final
 from semifl.running.labels_only import Baselines, scores_alone
 from semifl.running.modelcard import write_model_card
 from semifl.running.recording import measure
@@ -99,7 +99,7 @@ def write_world(context: RunContext) -> None:
 def _in_detail(context: RunContext, score: Score, result: Summary) -> JSON:
     """Which classes the kept model confuses, of two at its threshold, and how often it is right when how sure."""
     bins = [each._asdict() for each in reliability(score.probabilities, score.labels)]
-    counts, threshold = counted(context, score, result)
+    counts, threshold = confusion_at_threshold(context, score, result)
     return {"counts": counts, **({} if threshold is None else {"threshold": threshold}), "reliability": bins}
 
 

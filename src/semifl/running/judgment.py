@@ -10,10 +10,10 @@ from semifl.learning.evaluation import Score
 from semifl.records.faults import FinalModel, Threshold, find_faults
 from semifl.records.metrics import of_the_kept
 from semifl.records.predictions import NAME, write_predictions
-from semifl.records.record import Summary, number
+from semifl.records.record import JSON, Summary, number
 from semifl.records.verdict import baseline, difference, is_of_labels
 from semifl.running.context import RunContext
-from semifl.running.labels_only import Baselines
+from semifl.running.labels_only import Baselines, scores_alone
 from semifl.trained.assessment import confusion_by
 from semifl.trained.prediction import Rule
 
@@ -30,14 +30,8 @@ def judge_final(context: RunContext, result: Summary, last: Score, kept: Score, 
     kept : Score. Of the model in model.safetensors, which may be that of an earlier round.
     """
     alone = {prefix: baselines[which].test for prefix, which in MODELS.items() if which in baselines}
-    scores = {"": last, of_the_kept(result): kept, **alone}
-    intervals = {
-        f"{prefix}{name}": ends
-        for prefix, score in scores.items()
-        for name, ends in intervals_of(context, score, result, prefix).items()
-    }
     result["evidence"], result["test_examples"] = "measured", kept.count
-    result["intervals"] = {name: [round(end, 6) for end in ends] for name, ends in intervals.items()}
+    result["intervals"] = intervals_of(context, {"": last, of_the_kept(result): kept, **alone}, result)
     best = alone.get(baseline(result) or "")
     if best:
         gaps = paired_differences(kept.probabilities.numpy(), best.probabilities.numpy(), kept.labels.numpy())
@@ -48,17 +42,28 @@ def judge_final(context: RunContext, result: Summary, last: Score, kept: Score, 
     write_predictions(context.directory.path / NAME, kept.labels.numpy(), answers)
 
 
-def intervals_of(context: RunContext, score: Score, result: Mapping[str, Any], prefix: str) -> dict[str, Interval]:
-    """Return the intervals of a model's numbers by name; of two classes also at its decision threshold."""
-    counts, threshold = counted(context, score, result, prefix)
-    found = dict(score.intervals)
-    if threshold is not None:
-        for name, place in (("sensitivity", context.positive), ("specificity", 1 - context.positive)):
-            found[name] = wilson(counts[place][place], sum(counts[place]))
-    return found
+def judge_alone(context: RunContext, baselines: Baselines) -> JSON:
+    """Return the numbers of the labels-only models and their intervals, as labels_only.json has them."""
+    numbers = scores_alone(context, baselines)
+    alone = {prefix: baselines[which].test for prefix, which in MODELS.items() if which in baselines}
+    return {"metric": context.metric, **numbers, "intervals": intervals_of(context, alone, numbers)}
 
 
-def counted(
+def intervals_of(
+    context: RunContext, scores: Mapping[str, Score], numbers: Mapping[str, Any]
+) -> dict[str, list[float]]:
+    """Return the intervals of models' numbers by name; `scores` are by the prefix of these names."""
+    found: dict[str, Interval] = {}
+    for prefix, score in scores.items():
+        found |= {f"{prefix}{name}": ends for name, ends in score.intervals.items()}
+        rows, threshold = confusion_at_threshold(context, score, numbers, prefix)
+        if threshold is not None:
+            for name, at in (("sensitivity", context.positive), ("specificity", 1 - context.positive)):
+                found |= {f"{prefix}{name}": wilson(rows[at][at], sum(rows[at]))} if sum(rows[at]) else {}
+    return {name: [round(end, 6) for end in ends] for name, ends in found.items()}
+
+
+def confusion_at_threshold(
     context: RunContext, score: Score, result: Mapping[str, Any], prefix: str | None = None
 ) -> tuple[list[list[int]], float | None]:
     """Return a model's confusion matrix, of two classes at its decision threshold, and that threshold."""
@@ -77,13 +82,13 @@ def _final_model(context: RunContext, result: Summary, kept: Score, alone: Score
         best = Threshold(*kept.decision(context.positive, kept.best_threshold(context.positive)))
     return FinalModel(
         class_names=facts.class_names,
-        confusion=counted(context, kept, result)[0],
+        confusion=confusion_at_threshold(context, kept, result)[0],
         metric=context.metric,
         auc=kept.auc,
         positive=context.positive if facts.classes == 2 else 0,
         best_threshold=best,
         labels=context.world.data.labels[labels].bincount(minlength=facts.classes).tolist(),
-        alone=None if alone is None else counted(context, alone, result, baseline(result))[0],
+        alone=None if alone is None else confusion_at_threshold(context, alone, result, baseline(result))[0],
         difference=difference(result, context.metric),
         method=method.name,
         client_epochs=getattr(method.thing, "client_epochs", None),

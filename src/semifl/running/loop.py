@@ -27,6 +27,7 @@ from semifl.learning.weights import Weights, digest, distance, is_finite
 from semifl.records.directory import RunDirectory, code_versions_of, versions_that_differ
 from semifl.records.metrics import best_shown
 from semifl.records.record import Measured, RoundRecord, Summary, is_best
+from semifl.records.verdict import labels_only
 from semifl.running.binding import Bound, bound_to, refuse_another_config, refuse_other_files, restore_best
 from semifl.running.checkpoint import Checkpoints
 from semifl.running.context import (
@@ -42,11 +43,11 @@ from semifl.running.context import (
 from semifl.running.fallback import Sound, remembered
 from semifl.running.finish import finish, keep_model, write_world
 from semifl.running.guard import Guard, first_guard, judge, what_it_can_tell
+from semifl.running.judgment import judge_alone
 from semifl.running.labels_only import (
     LABELS_ONLY,
     Baselines,
     models_to_train,
-    scores_alone,
     train_alone,
     train_labels_only,
 )
@@ -274,9 +275,9 @@ def _baselines(context: RunContext, first: Weights, done: int) -> Baselines:
             start = _first_learned(context, plain, "plain_start", done) if run.start == "labels" else first
             baselines["plain"] = train_labels_only(context, plain, everything, LABELS_ONLY["plain"], start)
         baselines["all"] = train_labels_only(context, method, everything, LABELS_ONLY["all"], first)
-        alone = scores_alone(context, baselines)
+        alone = judge_alone(context, baselines)
         context.directory.write_facts("labels_only.json", alone)
-        context.observer.labels_only(alone[f"labels_only_{run.metric}"])
+        context.observer.labels_only(labels_only(alone, run.metric) or 0.0)
     if run.guard:
         baselines["train"] = train_labels_only(context, method, division.server, LABELS_ONLY["train"], first)
         assert baselines["train"].validation is not None

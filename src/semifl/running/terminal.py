@@ -49,7 +49,7 @@ class Live(Silent):
         if not self._is_of(what):
             self._start(what, progress.done)
         self._advance(progress.done, progress.rounds)
-        if progress.done == progress.rounds and progress.model == progress.models:
+        if progress.is_last:
             self._start("round", self._first - 1)
 
     def labels_only(self, value: float) -> None:
@@ -79,15 +79,16 @@ class BaselineLines:
     """Which states of labels-only models are worth a line in a log: the first of each, then one now and then."""
 
     def __init__(self) -> None:
-        self._model = 0
-        self._said = 0.0
+        self._told: BaselineProgress | None = None
+        self._at = 0.0
 
     def line(self, progress: BaselineProgress) -> str:
         """Return the line, or nothing if it is too soon for another."""
         now = time.monotonic()
-        if progress.model == self._model and now - self._said < SECONDS_BETWEEN:
+        is_new = self._told is None or progress.model != self._told.model
+        if progress == self._told or (not is_new and now - self._at < SECONDS_BETWEEN):
             return ""
-        self._model, self._said = progress.model, now
+        self._told, self._at = progress, now
         return str(progress)
 
 
@@ -98,12 +99,11 @@ class Lines(Silent):
         self._metric: Metric = "accuracy"
         self._rounds = 1
         self._baselines = BaselineLines()
-        self._say("preparing")
 
     def begin(self, world: World, first_round: int) -> None:
         self._rounds, self._metric = world.config.run.rounds, world.config.run.metric
-        if first_round > 1:
-            self._say(f"going on after {counted(first_round - 1, 'round')}")
+        done = f", going on after {first_round - 1}" if first_round > 1 else ""
+        self._say(f"training for {counted(self._rounds, 'round')}{done}")
 
     def baseline(self, progress: BaselineProgress) -> None:
         if line := self._baselines.line(progress):

@@ -19,6 +19,7 @@ from semifl.configuration.config import decode, override, read
 from semifl.errors import UserError
 from semifl.records.directory import RunDirectory
 from semifl.records.record import number
+from semifl.records.verdict import labels_only
 from semifl.registry import did_you_mean
 from semifl.studies import presets
 from semifl.studies.presets import paper
@@ -172,6 +173,12 @@ def runs_of(folder: Path, cell: Cell, file: str = "result.json") -> dict[int, Pa
 def measured(folder: Path, cell: Cell, metric: str) -> dict[int, float]:
     """What finished runs of a cell say, by seed."""
     values = {seed: measured_in(path, metric) for seed, path in runs_of(folder, cell).items()}
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
+def measured_alone(folder: Path, cell: Cell, metric: str) -> dict[int, float]:
+    """Return what the better labels-only model of each finished run reaches, by seed."""
+    values = {seed: labels_only(RunDirectory(path).outcome(), metric) for seed, path in runs_of(folder, cell).items()}
     return {seed: value for seed, value in values.items() if value is not None}
 
 

@@ -59,28 +59,31 @@ def run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_outcome_is_told_in_the_metric_that_decides(run: Path, capsys: Output) -> None:
     assert invoke(["resume", str(run)]) == 0
     out, result = capsys.readouterr().out, json.loads((run / "result.json").read_text())
-    last = f"round {result['best_round']}, the best on labels held out; the final model: {result['auc']:.1f} %"
-    assert f"AUC          {result['best_auc']:.1f} %  ({last})" in out
-    assert f"the clients brought {result['best_auc'] - result['labels_only_auc']:+.1f} points" in out
-    assert f"sensitivity {result['best_sensitivity']:.1f} %" in out
+    low, high = result["intervals"]["best_auc"]
+    which = "the final model" if result["best_round"] == "final" else f"round {result['best_round']}"
+    of = f"({which}, the best on labels held out)"
+    assert f"AUC          {result['best_auc']:.1f} % [{low:.1f}, {high:.1f}]  {of}" in out
+    gap, less, more = result["difference"]["auc"]
+    assert gap == pytest.approx(result["best_auc"] - result["labels_only_auc"], abs=1e-5)
+    assert f"AUC {gap:+.1f} points [{less:+.1f}, {more:+.1f}]" in out
+    assert f"sensitivity {result['best_sensitivity']:.1f} % [" in out
 
 
 def test_every_number_that_is_shown_is_of_the_model_that_was_kept(run: Path, capsys: Output) -> None:
     """By a result whose best round is far above the last model, which is below labels only."""
     table = {"best_auc": 92.0, "auc": 70.0, "labels_only_auc": 85.0, "best_round": 1, "kept": "best"}
     result = {**json.loads((run / "result.json").read_text()), **table}
-    assert "the clients brought +7.0 points" in "\n".join(outcome(result))
+    del result["difference"]
+    assert "Compared with labels alone: AUC +7.0 points" in "\n".join(outcome(result))
     copied = shutil.copytree(run, run.parent / "copied")
     (copied / "result.json").write_text(json.dumps(result))
     assert invoke(["report", str(copied)]) == 0
     page = (copied / "report.html").read_text()
     assert "+7.0 points" in page
-    assert "worse than one trained on the labels alone" not in page
     (copied / "result.json").write_text(json.dumps({**result, "kept": "last"}))
     assert invoke(["report", str(copied)]) == 0
     page = (copied / "report.html").read_text()
     assert "-15.0 points" in page
-    assert "15.0 points worse than one trained on the labels alone" in page
 
 
 def test_probabilities_have_the_same_names_in_csv_and_json(run: Path, pictures: Path, capsys: Output) -> None:
@@ -115,7 +118,9 @@ def test_pictures_of_one_class_leave_open_what_needs_two(
     assert invoke(["evaluate", str(run), str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "AUC –, F1" in out
-    assert f"sensitivity {facts['sensitivity']:.1f} %, specificity –\n" in out
+    low, high = facts["intervals"]["sensitivity"]
+    assert f"sensitivity {facts['sensitivity']:.1f} % [{low:.1f}, {high:.1f}], specificity –\n" in out
+    assert {"auc", "specificity"}.isdisjoint(facts["intervals"])
 
 
 def test_predict_decides_by_a_threshold(run: Path, pictures: Path, capsys: Output) -> None:
@@ -140,9 +145,9 @@ def test_evaluate_has_the_numbers_of_the_run(run: Path, capsys: Output) -> None:
     for name in ("auc", "f1", "balanced_accuracy", "calibration_error", "sensitivity", "decision_threshold"):
         assert scores[name] == pytest.approx(result[f"best_{name}"]), name  # the model of the best round was kept
     assert invoke(["evaluate", str(run), "--threshold", "0"]) == 0
-    assert (
-        "ill is said from a probability of 0.000 on: sensitivity 100.0 %, specificity 0.0 %" in capsys.readouterr().out
-    )
+    # Of 4 ill and 8 healthy pictures, by Wilson's formula: 4 / (4 + z²) = 0.510 and z² / (8 + z²) = 0.324.
+    told = "sensitivity 100.0 % [51.0, 100.0], specificity 0.0 % [0.0, 32.4]"
+    assert f"ill is said from a probability of 0.000 on: {told}" in capsys.readouterr().out
 
 
 def test_skipped_files_are_no_failure_where_the_run_skips_them(run: Path, tmp_path: Path, capsys: Output) -> None:
@@ -155,6 +160,7 @@ def test_skipped_files_are_no_failure_where_the_run_skips_them(run: Path, tmp_pa
 
 def test_compare_goes_by_the_metric_and_shows_labels_only(run: Path, capsys: Output) -> None:
     result = json.loads((run / "result.json").read_text())
+    result["auc"] = result["best_auc"]  # of the model that was kept
     assert invoke(["compare", str(run)]) == 0
     out = capsys.readouterr().out
     assert "auc: mean (sd, number of seeds, 95 % interval of the mean)." in out
@@ -179,14 +185,20 @@ def test_a_sweep_goes_by_the_metric_and_shows_labels_only(pictures: Path, tmp_pa
     assert "'acc' is no measure of result.json" in capsys.readouterr().err
 
 
+def said(result: dict, name: str) -> str:
+    low, high = result["intervals"][name]
+    return f"{result[name]:.1f} % [{low:.1f}, {high:.1f}]"
+
+
 def test_the_report_has_tiles_curves_and_numbers_for_the_metric(run: Path) -> None:
     text, result = (run / "report.html").read_text(), json.loads((run / "result.json").read_text())
-    assert f"<dt>AUC, best on labels held out</dt><dd>{result['best_auc']:.1f} %</dd>" in text
-    assert f"<dt>labels only</dt><dd>{result['labels_only_auc']:.1f} %</dd>" in text
+    assert f"<dt>AUC, best on labels held out</dt><dd>{said(result, 'best_auc')}</dd>" in text
+    assert f"<dt>labels only</dt><dd>{said(result, 'labels_only_auc')}</dd>" in text
     assert '<figure id="auc"' in text
     assert '<figure id="accuracy"' in text
     assert '<figure id="calibration"' in text
-    cells = [f"{result[f'{prefix}sensitivity']:.1f} %" for prefix in ("", "best_", "labels_only_")]
+    prefixes = ("", "labels_only_") if result["best_round"] == "final" else ("", "best_", "labels_only_")
+    cells = [said(result, f"{prefix}sensitivity") for prefix in prefixes]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
     assert f'<th scope="row">sensitivity</th>{row}' in text
 

@@ -116,6 +116,16 @@ def test_predicted_classes_that_drift_from_the_labels_are_an_alert() -> None:
     assert HEALTH.alerts({**HEALTHY, **drifted}, history(1, **drifted), True, rare) == []
 
 
+def test_one_sided_pseudo_labels_are_no_alert_where_held_out_labels_are_told_apart() -> None:
+    """Sites may hold little else. Of two classes one for everything has a balanced accuracy of 50: 75 is halfway."""
+    known = Known("accuracy", (0.5, 0.5), 40)
+    one_sided = {"class_histogram": [99, 1], "class_predictions": [95, 5]}
+    for held_out, expected in ((76.0, []), (74.0, ["one class", "drifting"]), (None, ["one class", "drifting"])):
+        more = {} if held_out is None else {"validation_balanced_accuracy": held_out}
+        found = HEALTH.alerts({**HEALTHY, **one_sided, **more}, history(2, **one_sided, **more), True, known)
+        assert [alert for alert in found if alert in ("one class", "drifting")] == expected
+
+
 def test_held_out_labels_are_watched_in_every_round() -> None:
     # Of 100 labels two standard errors are 10 points at most.
     known, before = Known(metric="auc", held_out=100), history(2, validation_auc=80.0)

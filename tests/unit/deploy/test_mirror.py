@@ -8,9 +8,11 @@ from safetensors.torch import save_file
 
 pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
 
+from semifl.cli.deploy import status
 from semifl.deploy.flare.controller import JobProgress, for_operators, hand_over
 from semifl.deploy.flare.mirror import Mirror, read_outcome
 from semifl.errors import UserError
+from semifl.running.context import BaselineProgress
 
 CONFIG = "rounds = 9\n"
 SUMMARY = {
@@ -23,6 +25,10 @@ SUMMARY = {
 class Heard:
     def __init__(self):
         self.rounds = []
+        self.baselines = []
+
+    def baseline(self, progress):
+        self.baselines.append(str(progress))
 
     def round(self, record, best, metric, rounds):
         self.rounds.append((record["round"], best, rounds))
@@ -49,6 +55,32 @@ def test_rounds_are_told_once_and_kept(tmp_path):
     mirror.hear(news(2, 3))
     assert heard.rounds == [(1, 10.0, 9), (2, 20.0, 9), (3, 30.0, 9)]
     assert written(tmp_path / "run") == [1, 2, 3]
+
+
+def test_labels_only_models_are_told_while_they_train(tmp_path):
+    progress, heard = JobProgress(), Heard()
+    mirror = Mirror(tmp_path / "run", heard)
+    for model, done in ((1, 0), (1, 1), (2, 0), (2, 1)):
+        progress.baseline(BaselineProgress(model, 2, done, 1))
+        mirror.hear({**news(), **progress.answer("", {}, None), "identity": "run.1"})
+    # When the last is done there is nothing more to say of them.
+    assert heard.baselines == [f"labels only, model {k} of 2: {n} of 1" for k, n in ((1, 0), (1, 1), (2, 0))]
+    progress.facts["baseline"] = ["many", "of", "what", "?"]
+    with pytest.raises(UserError, match="cannot be read"):
+        mirror.hear({**news(), **progress.answer("", {}, None), "identity": "run.1"})
+
+
+def test_status_says_how_far_labels_only_models_are(tmp_path):
+    assert status._progress({**news(), "baseline": [1, 2, 4, 10]}) == "labels only, model 1 of 2: 4 of 10"
+    assert status._progress({**news(1, 2), "baseline": []}) == "2 of 9 rounds done, accuracy 20.0 %"
+
+
+def test_what_is_kept_at_the_hub_is_not_handed_over(tmp_path):
+    for name in ("result.json", "predictions.npz", "config.toml"):
+        (tmp_path / name).write_text('rounds = 1\n[data]\nname = "digits"\n[method]\nname = "semifl"\n')
+    (tmp_path / "out").mkdir()
+    hand_over(tmp_path, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.toml", "result.json"]
 
 
 def test_a_desk_that_is_opened_again_keeps_what_it_had(tmp_path):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from semifl.intervals import CALIBRATION_BINS
 from semifl.learning.metrics import (
-    BINS,
     auc,
     best_threshold,
     calibration_error,
@@ -65,7 +65,7 @@ def test_f1_by_hand() -> None:
 
 def test_calibration_error_by_hand() -> None:
     # Fifteen bins of 1/15: 0.9 and 0.92 share the bin (13/15, 14/15], 0.53 is alone in (7/15, 8/15].
-    assert BINS == 15
+    assert CALIBRATION_BINS == 15
     shares, labels = two([0.9, 0.92, 0.53, 1.0]), torch.tensor([1, 0, 1, 1])
     # Right are all but the second: |1 + 0 − 1.82| + |1 − 0.53| + |1 − 1| over four pictures.
     assert calibration_error(shares, labels) == pytest.approx(100 * (0.82 + 0.47 + 0.0) / 4, abs=1e-9)

@@ -56,22 +56,22 @@ def alone(run: Path, **numbers: float) -> Path:
     return run
 
 
-def test_what_clients_brought_is_told_by_runs_that_have_both_numbers(tmp_path: Path) -> None:
+def test_the_difference_from_labels_only_is_told_by_runs_that_have_both_numbers(tmp_path: Path) -> None:
     lines = [round_line(1), round_line(2)]  # accuracies of 51 and 52
     done = {"accuracy": 90.0, "labels_only_accuracy": 60.0, "plain_labels_only_accuracy": 55.0}
     first = write_run(tmp_path / "0", lines, seed=0, **done)
     second = alone(write_run(tmp_path / "1", lines, seed=1, done=False), labels_only_accuracy=80.0)
     for runs in ((first, second), (second, first)):
         tiles = tiles_of(*runs)
-        assert tiles["the clients brought, in 1 of 2 runs"] == "+30.0 points"  # 90 − 60, and not 90 − 70
-        assert tiles["this use of the labels brought, in 1 of 2 runs"] == "+5.0 points"  # 60 − 55, and not 70 − 55
+        assert tiles["better than labels only by, in 1 of 2 runs"] == "+30.0 points"  # 90 − 60, and not 90 − 70
     third = write_run(tmp_path / "2", lines, seed=2, **done | {"labels_only_accuracy": 80.0})
-    assert tiles_of(first, third)["the clients brought"] == "+20.0 points"  # 30 and 10
+    # 30 and 10: of the mean 20 the standard error is 10, and t(0.975, 1) = 12.706.
+    assert tiles_of(first, third)["better than labels only by"] == "+20.0 points [-107.1, +147.1]"
     # While nothing is finished: the last round that there is, of those runs that have it.
     ahead = alone(write_run(tmp_path / "3", lines, seed=3, done=False), labels_only_accuracy=50.0)
     behind = alone(write_run(tmp_path / "4", lines, seed=4, done=False), labels_only_accuracy=10.0)
     (behind / "rounds.jsonl").write_text(json.dumps(lines[0]) + "\n")
-    assert tiles_of(ahead, behind)["the clients brought, in 1 of 2 runs"] == "+2.0 points"
+    assert tiles_of(ahead, behind)["better than labels only by, in 1 of 2 runs"] == "+2.0 points"
 
 
 def test_the_kept_model_is_that_of_a_finished_run(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_kept_model_is_that_of_a_finished_run(tmp_path: Path) -> None:
     kept = {"kept": "best", "best_accuracy": 90.0, "accuracy": 70.0, "labels_only_accuracy": 60.0}
     tiles = tiles_of(going_on, write_run(tmp_path / "1", lines, seed=1, **kept))
     assert tiles["accuracy, best on labels held out"] == "90.0 %"
-    assert tiles["the clients brought, in 1 of 2 runs"] == "+30.0 points"
+    assert tiles["better than labels only by, in 1 of 2 runs"] == "+30.0 points"
 
 
 def test_words_that_are_no_text_are_written_all_the_same(run: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_run_of_an_older_version_has_a_page(tmp_path: Path) -> None:
     (folder / "confusion.json").unlink()
     text = page([folder])
     assert "Confidence by site was not recorded" in text
-    assert "Of 300 confident pseudo-labels 40 % are 2" in text  # classes by number
+    assert "Of 300 confident pseudo-labels 40 % are class 2" in text  # classes by number
 
 
 def test_label_free_curves_where_nobody_knows_the_truth(tmp_path: Path) -> None:

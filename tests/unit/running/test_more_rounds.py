@@ -11,7 +11,7 @@ import semifl
 from semifl import FederatedData, SemiFL, toml
 from semifl.configuration.config import decode, override, read
 from semifl.errors import UserError
-from semifl.running.context import Silent
+from semifl.running.context import BaselineProgress, Silent
 from semifl.running.loop import resume, start
 from semifl.running.reproduce import reproduce
 from toys import toy_table, two_kinds_table
@@ -46,8 +46,8 @@ class KilledAfter(Silent):
 class Counting(Silent):
     baselines = 0
 
-    def baseline(self, done: int, rounds: int) -> None:
-        self.baselines += 1
+    def baseline(self, progress: BaselineProgress) -> None:
+        self.baselines += bool(progress.done)
 
 
 def test_a_run_that_cannot_go_on_keeps_its_result(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_model_that_is_kept_is_the_one_that_the_result_tells_of(tmp_path: Pa
     """The final model was the best at first; later rounds bring one as good as that of the first, and two worse."""
     table = {**toy_table(lr=0.02, server_epochs=1), "rounds": 1, "seed": 10, "labels_only": False}
     table["data"] |= {"labeled": 24, "validation": 0.5, "noise": 150}
-    assert start(decode(table), tmp_path / "run")["best_round"] == 2
+    assert start(decode(table), tmp_path / "run")["best_round"] == "final"
     result = resume(tmp_path / "run", rounds=4)
     about, history = kept(tmp_path / "run"), [line["validation_accuracy"] for line in records(tmp_path / "run")]
     latest = max(place for place, value in enumerate(history, 1) if value == max(history))

@@ -8,7 +8,7 @@ import pytest
 from semifl.cli.display import outcome
 from semifl.configuration.config import decode
 from semifl.report.page import page
-from semifl.running.context import Silent
+from semifl.running.context import BaselineProgress, Silent
 from semifl.running.loop import resume, start
 from toys import toy_table
 
@@ -27,10 +27,11 @@ class Killed(Exception):
 class KilledInTheBaselines(Silent):
     """In the third round that is trained on labels alone, the first of the second such model."""
 
-    seen = 0
+    seen = model = 0
 
-    def baseline(self, done: int, rounds: int) -> None:
-        self.seen += 1
+    def baseline(self, progress: BaselineProgress) -> None:
+        self.seen += self.model == progress.model  # the first word on each model comes before its rounds
+        self.model = progress.model
         if self.seen == 3:
             raise Killed
 
@@ -72,18 +73,36 @@ def test_nothing_is_trained_twice(tmp_path: Path) -> None:
     }
 
 
-def test_it_is_said_where_people_look(tmp_path: Path) -> None:
-    start(decode(table(name="balanced", warmup_steps=3, server_steps=4)), tmp_path / "run")
-    result = json.loads((tmp_path / "run/result.json").read_text())
-    result |= {"accuracy": 90.0, "labels_only_accuracy": 84.5, "plain_labels_only_accuracy": 70.25}
+def test_the_better_of_both_is_the_baseline_and_the_rest_is_behind_a_fold(tmp_path: Path) -> None:
+    result = start(decode(table(name="balanced", warmup_steps=3, server_steps=4)), tmp_path / "run")
+    result |= {"accuracy": 90.0, "labels_only_accuracy": 84.5, "plain_labels_only_accuracy": 92.25}
+    del result["difference"]
     (tmp_path / "run/result.json").write_text(json.dumps(result))
-    said = "this use of the labels brought +14.2 points, the clients brought +5.5 points"
-    assert said in "\n".join(outcome(result))
-    text = page([tmp_path / "run"])
-    assert "this use of the labels brought" in text
-    assert "+14.2 points" in text
-    assert "labels only, by weak views" in text
-    assert "70.2 %" in text
+    told = "\n".join(outcome(result))
+    assert "Compared with labels alone: accuracy -2.2 points" in told
+    assert "labels only  92.2 %" in told
+    assert "84.5" not in told
+    head, fold = page([tmp_path / "run"]).split('<details id="parts">')
+    assert "92.2 %" in head
+    assert "84.5 %" not in head
+    assert "84.5 %" in fold
+
+
+def test_progress_says_which_model_of_how_many(tmp_path: Path) -> None:
+    told: list[BaselineProgress] = []
+
+    class Listening(Silent):
+        def baseline(self, progress: BaselineProgress) -> None:
+            told.append(progress)
+
+    config = {**table(name="balanced", warmup_steps=3, server_steps=4), "start": "labels", "rounds": 1}
+    start(decode(config), tmp_path / "run", observer=Listening())
+    models = [each.model for each in told]
+    assert sorted(set(models)) == [1, 2, 3, 4]  # the start of the rounds, that of the plain server, plain, all
+    assert models == sorted(models)
+    assert {each.models for each in told} == {4}
+    assert [each.done for each in told] == [0, 1] * 4
+    assert str(told[2]) == "labels only, model 2 of 4: 0 of 1"
 
 
 def test_a_plain_start_that_was_interrupted_is_gone_on_with(tmp_path: Path) -> None:

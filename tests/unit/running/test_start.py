@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from semifl.configuration.config import decode
 from semifl.errors import UserError
 from semifl.running import labels_only, loop
-from semifl.running.context import Silent
+from semifl.running.context import BaselineProgress, Silent
 from semifl.running.labels_only import train_alone
 from toys import toy_table
 
@@ -31,11 +31,14 @@ class Killed(Exception):
 class KilledAfter(Silent):
     """So many rounds without clients."""
 
+    model = 0
+
     def __init__(self, baselines: int) -> None:
         self.left = baselines
 
-    def baseline(self, done: int, rounds: int) -> None:
-        self.left -= 1
+    def baseline(self, progress: BaselineProgress) -> None:
+        self.left -= self.model == progress.model  # the first word on each model comes before its rounds
+        self.model = progress.model
         if self.left == 0:
             raise Killed
 

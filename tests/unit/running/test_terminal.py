@@ -15,9 +15,9 @@ from rich.console import Console
 from semifl import toml
 from semifl.configuration.config import decode
 from semifl.report.page import page
-from semifl.running.context import Silent
+from semifl.running.context import BaselineProgress, Silent
 from semifl.running.loop import start
-from semifl.running.terminal import Lines, Live, display, facts_of
+from semifl.running.terminal import BaselineLines, Lines, Live, display, facts_of
 from toys import toy_table
 from written_runs import round_line
 
@@ -47,12 +47,17 @@ def test_labels_only_has_a_bar_of_its_own_and_lines_fit_80_columns(terminal: Con
         assert line.startswith("preparing")
         assert "0/" not in line  # nothing is counted yet
         live.begin(WORLD, 1)
-        live.baseline(1, 800)
-        live.baseline(2, 800)
+        live.baseline(BaselineProgress(1, 2, 0, 800))
         (line,) = shown(live)
-        assert line.startswith("labels only")
+        assert line.startswith("labels only, 1 of 2")
+        assert "0/800" in line
+        live.baseline(BaselineProgress(1, 2, 800, 800))
+        assert "800/800" in shown(live)[0]
+        live.baseline(BaselineProgress(2, 2, 2, 800))
+        (line,) = shown(live)
+        assert line.startswith("labels only, 2 of 2")
         assert "2/800" in line
-        live.baseline(800, 800)
+        live.baseline(BaselineProgress(2, 2, 800, 800))
         live.labels_only(93.1)
         record = round_line(123, balanced_accuracy=98.7, abstained=[1, 2, 3], cohort=[1, 2, 3, 4])
         live.round(record, 99.1)
@@ -67,23 +72,39 @@ def test_labels_only_has_a_bar_of_its_own_and_lines_fit_80_columns(terminal: Con
 def test_a_run_that_goes_on_counts_from_where_it_was(terminal: Console) -> None:
     with display() as live:
         live.begin(WORLD, 41)
-        live.baseline(800, 800)  # of an earlier time
+        live.baseline(BaselineProgress(1, 1, 800, 800))
         assert "40/800" in shown(live)[0]
 
 
 def test_elsewhere_there_is_a_line_per_round(capsys: pytest.CaptureFixture[str]) -> None:
     lines = Lines()
     lines.begin(WORLD, 1)
-    lines.baseline(1, 800)
-    lines.baseline(2, 800)
+    for model in (1, 2):
+        for done in (0, 1, 2):
+            lines.baseline(BaselineProgress(model, 2, done, 800))
     lines.labels_only(50.0)
     lines.round(round_line(1), 51.0)
     lines.warn("look out")
     assert capsys.readouterr().err.splitlines() == [
-        "labels only: 800 rounds without clients",
+        "training for 800 rounds",
+        "labels only, model 1 of 2: 0 of 800",
+        "labels only, model 2 of 2: 0 of 800",
         "labels only: balanced accuracy 50.0 %",
         "round 1 of 800: balanced accuracy 51.0 % (best 51.0) · confident 50 %",
         "warning: look out",
+    ]
+
+
+def test_a_slow_labels_only_model_has_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("semifl.running.terminal.time.monotonic", lambda: clock[0])
+    lines, told = BaselineLines(), []
+    for done in range(6):  # four seconds each
+        told.append(lines.line(BaselineProgress(1, 1, done, 5)))
+        clock[0] += 4.0
+    assert [line for line in told if line] == [
+        "labels only, model 1 of 1: 0 of 5",
+        "labels only, model 1 of 1: 3 of 5",
     ]
 
 
@@ -118,10 +139,11 @@ def test_the_page_of_a_run_that_goes_on_has_numbers_and_names(tmp_path: Path) ->
     table = {**toy_table(), "rounds": 3}
     start(decode(table), tmp_path / "run", observer=Reading())
     (text,) = seen
-    alone = json.loads((tmp_path / "run/result.json").read_text())["labels_only_accuracy"]
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    alone, (low, high) = result["labels_only_accuracy"], result["intervals"]["labels_only_accuracy"]
     second = json.loads((tmp_path / "run/rounds.jsonl").read_text().splitlines()[1])["accuracy"]
     assert f"<dt>accuracy so far</dt><dd>{second:.1f} %</dd>" in text
-    assert f"<dt>labels only</dt><dd>{alone:.1f} %</dd>" in text
+    assert f"<dt>labels only</dt><dd>{alone:.1f} % [{low:.1f}, {high:.1f}]</dd>" in text
     assert "green" in text  # a class by its name
 
 

@@ -29,6 +29,7 @@ from semifl.deploy.kit import read_kit
 from semifl.deploy.place import read_place
 from semifl.deploy.remote import Answer, NotEnoughSites
 from semifl.errors import RunStopped, UserError
+from semifl.records.predictions import NAME as PREDICTIONS
 from semifl.records.record import RoundRecord
 from semifl.running.context import BaselineProgress
 from semifl.toml import Table, dumps
@@ -39,7 +40,7 @@ OUTCOME = "outcome.json"
 RESULTS = "semifl"  # the folder of a job's result that holds the run
 GRACE = 5.0  # seconds after which FLARE's own clock is not waited for: it may have been set back
 LOOK = 0.05  # seconds between two looks at tasks and at orders to stop
-KEPT_AT_HUB = ("checkpoint", ".lock")  # of a run directory, not for operators
+KEPT_AT_HUB = ("checkpoint", ".lock", PREDICTIONS)  # of a run directory, not for operators
 
 
 class Interrupted(Exception):
@@ -72,7 +73,7 @@ class JobProgress:
         self.facts |= {"config": for_operators(world.config.table()), "first": first_round, "identity": identity}
 
     def baseline(self, progress: BaselineProgress) -> None:
-        self.facts["baseline"] = list(progress)
+        self.facts["baseline"] = [] if progress.is_last else list(progress)
         self.obey()
 
     def labels_only(self, value: float) -> None:
@@ -81,7 +82,6 @@ class JobProgress:
     def round(self, record: RoundRecord, best: float | None) -> None:
         with self.lock:
             self.records.append(record)
-        self.facts.pop("baseline", None)  # the last of them is done, too
         self.obey()
 
     def warn(self, message: str) -> None:
