@@ -15,7 +15,7 @@ pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semif
 
 from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
 
-from semifl.deploy.flare.engine import use_empty_temporary_folder
+from semifl.deploy.flare.engine import remove_old_jobs, use_empty_temporary_folder
 from semifl.deploy.flare.job import LARGEST_PACKED, refuse_packed, write_job
 
 SIGNATURE = ".__nvfl_sig.json"  # FLARE reads it with json.load, before it knows who signed
@@ -134,3 +134,11 @@ def test_what_a_killed_engine_left_in_its_temporary_folder_is_removed(tmp_path, 
     assert list(folder.iterdir()) == []
     with tempfile.TemporaryDirectory() as staging:  # as FLARE does
         assert Path(staging).parent == folder
+
+
+def test_folders_of_earlier_jobs_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    kept = ["local", "startup", "transfer", "temporary", "0a1b2c3d", "0a1b2c3d-1111-2222-3333-0123456789ab.txt"]
+    for name in (*kept, "0a1b2c3d-1111-2222-3333-0123456789ab"):
+        (tmp_path / name / "app_site").mkdir(parents=True)
+    remove_old_jobs(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)

@@ -6,13 +6,14 @@ PROGRAM is one of FLARE's own; it runs unchanged, behind the gate (`hardening.py
 from __future__ import annotations
 
 import runpy
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+from semifl.deploy.flare.gate import JOB
 from semifl.deploy.flare.hardening import harden
 from semifl.deploy.kit import read_kit
+from semifl.regular import remove_folder
 
 PROGRAMS = {
     "server_train": "nvflare.private.fed.app.server.server_train",
@@ -27,8 +28,17 @@ def main() -> None:
     folder = Path(sys.argv[sys.argv.index("-m") + 1])
     if program in ("server_train", "client_train"):
         use_empty_temporary_folder(folder / "temporary")
+    if program == "client_train":
+        remove_old_jobs(folder)
     harden(read_kit(folder.parent).sites)
     runpy.run_module(PROGRAMS[program], run_name="__main__", alter_sys=True)
+
+
+def remove_old_jobs(folder: Path) -> None:
+    """Remove the folders of a site's earlier jobs, which none goes on with: FLARE keeps every one that was deployed."""
+    for path in folder.iterdir():
+        if JOB.fullmatch(path.name):
+            remove_folder(path)
 
 
 def use_empty_temporary_folder(folder: Path) -> None:
@@ -36,7 +46,7 @@ def use_empty_temporary_folder(folder: Path) -> None:
 
     Only this process: its jobs begin while it runs, and make sockets whose paths must be short.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(folder)
     folder.mkdir(mode=0o700)
     tempfile.tempdir = str(folder)
 
