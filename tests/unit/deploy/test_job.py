@@ -5,17 +5,22 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("nvflare", reason="needs the flare extra: pip install 'semifl[flare]'")
 
 from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
+from nvflare.private.admin_defs import Message
 
 from semifl.deploy.flare.engine import remove_old_jobs, use_empty_temporary_folder
+from semifl.deploy.flare.hardening import _reduced_orders
 from semifl.deploy.flare.job import LARGEST_PACKED, refuse_packed, write_job
 
 SIGNATURE = ".__nvfl_sig.json"  # FLARE reads it with json.load, before it knows who signed
@@ -142,3 +147,31 @@ def test_folders_of_earlier_jobs_are_removed_and_nothing_else(tmp_path: Path) ->
         (tmp_path / name / "app_site").mkdir(parents=True)
     remove_old_jobs(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
+def test_a_site_runs_two_jobs_at_once_at_most() -> None:
+    """The job that ends and the one that follows it: a hub that starts twelve has ten refused."""
+    names = [f"0a1b2c3d-1111-2222-3333-{number:012x}" for number in range(12)]
+    running: list[str] = []
+
+    def start(self: object, request: SimpleNamespace) -> SimpleNamespace:
+        time.sleep(0.01)  # as long as a process takes to be begun, more orders come
+        running.append(request.payload.get_header("job_id"))
+        return SimpleNamespace(payload=SimpleNamespace(body="Start the client app..."))
+
+    site = SimpleNamespace(app_ctx=SimpleNamespace(get_all_job_ids=lambda: list(running)))
+    obey = _reduced_orders(start)
+
+    def order(job: str) -> str:
+        message = Message("train.start_job", "")
+        message.set_header("job_id", job)
+        endpoint = SimpleNamespace(name="server")
+        return obey(site, SimpleNamespace(payload=message, get_prop=lambda _: endpoint)).payload.body
+
+    with ThreadPoolExecutor(12) as pool:
+        said = list(pool.map(order, names))
+    assert len(running) == 2
+    assert sorted(said) == ["2 jobs are running here"] * 10 + ["Start the client app..."] * 2
+    running.pop()  # one has ended
+    assert order(names[5]) == "Start the client app..."
+    assert order(running[0]) == "Start the client app..."  # FLARE says that it is started already

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from nvflare.fuel.f3 import communicator
@@ -38,6 +39,7 @@ from semifl.deploy.flare.replacements import Replacement, replace_all
 
 log = logging.getLogger(__name__)
 
+MOST_JOBS = 2  # of a site at once: one that comes to its end, and the one that goes on with the run
 LARGEST_FRAME = 4 << 20  # bytes that arrive at once; FLARE cuts what is longer into pieces of one megabyte
 WINDOW = 16 << 20  # bytes that a sender may be ahead of its receipts
 BACKLOG = 4 * WINDOW  # bytes of a peer that wait to be looked at: more means that it ignores receipts
@@ -246,7 +248,8 @@ def _validated(judges: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reduced_orders(dispatches: Callable[..., Any]) -> Callable[..., Any]:
-    """Take the orders of the hub that semifl needs, and of jobs those that are no larger than semifl's."""
+    """Take the orders of the hub that semifl needs, and of jobs those that are no larger than semifl's, two at once."""
+    starting = threading.Lock()
 
     def dispatch_request(self: FedAdminAgent, request: Any) -> Any:
         order = request.payload
@@ -257,8 +260,11 @@ def _reduced_orders(dispatches: Callable[..., Any]) -> Callable[..., Any]:
         reason = "" if proper else "not authorized: semifl does not use this command"
         if proper and topic == gate.DEPLOY:  # FLARE would unpack it before it looks for a signature
             reason = refuse_packed(order.body) if isinstance(order.body, bytes) else "a packed job must be bytes"
-        if not reason:
-            return dispatches(self, request)
+        with starting if topic == gate.START else nullcontext():
+            if topic == gate.START and len({*self.app_ctx.get_all_job_ids()} - {job}) >= MOST_JOBS:
+                reason = reason or f"{MOST_JOBS} jobs are running here"
+            if not reason:
+                return dispatches(self, request)
         log.warning("refused from %s: order %.100s: %s", peer, topic, reason)
         return new_cell_message({}, error_reply(reason))
 
