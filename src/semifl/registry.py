@@ -11,6 +11,8 @@ from typing import Any
 
 from semifl.errors import UserError
 
+HANDED_OVER = "python:"  # Prefix of things that a Python program passed in; no process can import them by name.
+
 
 def names(package: str) -> list[str]:
     """The names in a folder such as `semifl.models`: those of its files."""
@@ -25,6 +27,8 @@ def load(package: str, name: str) -> ModuleType:
 
 def find(package: str, name: str, key: str) -> Any:
     """What `name`, the value of `key`, stands for: a class of the folder, or the user's own `module:thing`."""
+    if name.startswith(HANDED_OVER):
+        raise UserError(only_in_python(key))
     if ":" in name:
         return _import_user(name, key)
     if name not in names(package):
@@ -38,9 +42,21 @@ def find(package: str, name: str, key: str) -> Any:
 
 
 def names_code(name: str) -> bool:
-    """Whether `find` would import something of the user's own for this name."""
+    """Return True if, and only if, `find` would import a user's own module for this name."""
     module, colon, attribute = name.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), attribute))
+    return (
+        bool(colon)
+        and not name.startswith(HANDED_OVER)
+        and all(part.isidentifier() for part in (*module.split("."), attribute))
+    )
+
+
+def only_in_python(what: str) -> str:
+    """Return the sentence for a thing that a run directory cannot name."""
+    return (
+        f"{what} was handed over by a Python program, so only Python can go on with this: "
+        "call semifl.train, or semifl.load, with the same things"
+    )
 
 
 def name_of(package: str, thing: Any) -> str:

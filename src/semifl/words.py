@@ -17,6 +17,11 @@ def shown(name: object) -> str:
     return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def printable(text: object) -> str:
+    """Return text for a terminal or a log: characters that steer either, line breaks among them, become escapes."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in shown(text))
+
+
 def resume_command(run: Path) -> str:
     """What a person types to go on with a run, wherever it lies."""
     return f"semifl resume {quote(str(run))}"

@@ -20,6 +20,7 @@ from typing import Any
 
 from nvflare.apis import fl_constant
 from nvflare.apis.shareable import Shareable
+from nvflare.fuel.f3 import communicator
 from nvflare.fuel.f3.cellnet import net_agent
 from nvflare.fuel.f3.cellnet.cell import Cell
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
@@ -29,7 +30,9 @@ from nvflare.private import defs
 from nvflare.private.admin_defs import Message
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
-from semifl.deploy.flare.hardening import choose_transport
+from semifl.deploy.flare.hardening import TRANSPORT
+from semifl.deploy.flare.local_socket import LocalSocketDriver
+from semifl.deploy.flare.replacements import replace_all
 
 PROGRAMS = {"server_train": "server", "client_train": "client"}
 PATIENCE = 1.0  # seconds; an answer on one machine takes milliseconds
@@ -140,7 +143,8 @@ def _attack_once(folder: Path, order: dict[str, Any]) -> None:
 
 def main() -> None:
     folder, program = Path(sys.argv.pop(1)), sys.argv.pop(1)
-    choose_transport()  # else its own job, which semifl starts, would not find it
+    replace_all(TRANSPORT)
+    communicator.driver_mgr.register(LocalSocketDriver)  # else its own job, which semifl starts, would not find it
     threading.Thread(target=_wait_and_attack, args=(folder,), daemon=True).start()
     runpy.run_module(f"nvflare.private.fed.app.{PROGRAMS[program]}.{program}", run_name="__main__", alter_sys=True)
 

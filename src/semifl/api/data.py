@@ -12,7 +12,6 @@ from torch import Tensor
 
 from semifl.api.names import name_of
 from semifl.configuration.build import build_data
-from semifl.configuration.code import HANDED_OVER
 from semifl.configuration.config import VIEWS, Chosen, Split, Views, decode
 from semifl.data.arrays import InMemory, as_labels, as_pictures, channels_of, fingerprint, to_square
 from semifl.data.dataset import UNKNOWN, Dataset, Facts, OwnView, moments
@@ -21,6 +20,7 @@ from semifl.data.pictures import LARGEST_SIDE
 from semifl.errors import UserError
 from semifl.fields import Range
 from semifl.randomness import Seed
+from semifl.registry import HANDED_OVER
 
 Pictures = Any  # a tensor or an array of pictures, or a list of single ones
 Labels = Any  # whole numbers from 0 on

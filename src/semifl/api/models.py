@@ -13,10 +13,10 @@ from torch import nn
 
 from semifl import registry
 from semifl.api.names import name_of
-from semifl.configuration.code import HANDED_OVER
 from semifl.configuration.config import MODELS, Chosen, decode
 from semifl.errors import UserError
 from semifl.learning.weights import digest
+from semifl.registry import HANDED_OVER
 from semifl.toml import Table
 
 

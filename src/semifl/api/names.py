@@ -6,7 +6,7 @@ import sys
 from importlib.machinery import PathFinder
 from typing import Any
 
-from semifl.configuration.code import HANDED_OVER
+from semifl.registry import HANDED_OVER
 
 
 def name_of(thing: Any) -> str:

@@ -38,6 +38,7 @@ from semifl.cli import (
 )
 from semifl.errors import RunStopped, UserError, error_sentence, full_traceback, own_code_location
 from semifl.registry import did_you_mean
+from semifl.words import printable
 
 # Words people try first, and the verb they mean.
 OTHER_WORDS = {
@@ -161,5 +162,5 @@ def _usage(error: click.UsageError, arguments: list[str]) -> str:
 
 
 def _say(message: str) -> int:
-    typer.echo(f"semifl: {message}", err=True)
+    typer.echo("\n".join(map(printable, f"semifl: {message}".splitlines())), err=True)
     return 2

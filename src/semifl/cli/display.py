@@ -16,7 +16,7 @@ from semifl.records.record import Summary
 from semifl.records.verdict import baseline, faults, model_of, other_numbers, read_faults, verdict, with_interval
 from semifl.report.advice import advise
 from semifl.report.reading import read_run
-from semifl.words import counted, resume_command
+from semifl.words import counted, printable, resume_command
 
 if TYPE_CHECKING:
     from semifl.trained.modelfile import TrainedModel
@@ -67,9 +67,9 @@ def _stopped(error: Exception, directory: Path, resume: str) -> RunStopped:
 def finished(directory: Path, result: Summary) -> None:
     """Print the outcome in a few lines, what to do if something is amiss, and where the report lies."""
     for line in outcome(result):
-        typer.echo(line)
+        typer.echo(printable(line))
     for sentence in advise(read_run(directory))[:MOST_ADVICE]:
-        typer.echo(f"note         {sentence}")
+        typer.echo(printable(f"note         {sentence}"))
     typer.echo(f"run          {directory}  ({counted(result['rounds'], 'round')}, {result['seconds']:.0f} s)")
     typer.echo(f"report       {_written(directory)}")
 

@@ -14,7 +14,7 @@ import typer
 
 from semifl.cli import options
 from semifl.errors import UserError
-from semifl.words import counted, shown
+from semifl.words import counted, printable, shown
 
 if TYPE_CHECKING:
     from semifl.trained.modelfile import TrainedModel
@@ -102,10 +102,10 @@ def _write_lines(predictions: Iterable[Prediction], names: tuple[str, ...]) -> i
     for each in predictions:
         unread += bool(each.problem)
         if each.problem:
-            typer.echo(f"{shown(each.path)}\t?\t{each.problem}")
+            typer.echo("\t".join(map(printable, [each.path, "?", each.problem])))
         else:
             shares = (f"{name} {share:.3f}" for name, share in zip(names, each.probabilities, strict=False))
-            typer.echo("\t".join([shown(each.path), each.label, f"{each.confidence:.3f}", *shares]))
+            typer.echo("\t".join(map(printable, [each.path, each.label, f"{each.confidence:.3f}", *shares])))
     return unread
 
 
@@ -120,11 +120,11 @@ def _write_json(predictions: Iterable[Prediction], names: tuple[str, ...]) -> in
 def _write_csv(predictions: Iterable[Prediction], names: tuple[str, ...]) -> int:
     columns = ["path", "class", "confidence", *(f"probability_{name}" for name in names), "problem"]
     writer = csv.DictWriter(sys.stdout, columns)
-    writer.writeheader()
+    writer.writerow({name: printable(name) for name in columns})
     unread = 0
     for each in predictions:
         unread += bool(each.problem)
-        writer.writerow(_columns(each, names))
+        writer.writerow({key: printable(value) for key, value in _columns(each, names).items() if value is not None})
     return unread
 
 

@@ -25,8 +25,6 @@ from semifl.records.directory import RunDirectory
 from semifl.regular import add_text, read_text
 from semifl.toml import Table, dotted
 
-HANDED_OVER = "python:"  # begins the names of things that a Python program handed over and no name leads to
-HUB_PICTURES = "semifl.deploy.pictures:HubPictures"  # the one such name that is semifl's own
 SECTIONS = ("data", "model", "method")  # that can name code
 WARM_START = ("weights", "partial")  # of [model], but not of the model: its file does not have them
 
@@ -56,7 +54,7 @@ def own_code(table: Table) -> dict[str, OwnCode]:
 def code_in(table: Table) -> dict[str, str]:
     """The code that a configuration names, by key."""
     sections = {name: table[name] for name in SECTIONS if isinstance(table.get(name), dict)}
-    return {key: value for key, value in dotted(sections) if _is_code(value)}
+    return {key: value for key, value in dotted(sections) if _is_code(key, value)}
 
 
 def refuse_foreign_code(table: Table, path: Path) -> None:
@@ -118,8 +116,13 @@ def _search(recorded: str, known: Sequence[str]) -> None:
         sys.path.insert(sys.path.index(here) if is_known and here in sys.path else len(sys.path), folder)
 
 
-def _is_code(value: object) -> bool:
-    if not isinstance(value, str) or value == HUB_PICTURES or value.startswith(HANDED_OVER):
+def _is_code(key: str, value: object) -> bool:
+    """Return True if decoding the configuration would import a module that is not semifl's own.
+
+    Only `data.name` may lead into semifl itself: of its classes nothing but one with `load` is made there, whereas
+    `model.name` takes any function.
+    """
+    if not isinstance(value, str) or (key == "data.name" and value.startswith("semifl.")):
         return False
     return registry.names_code(value)
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_type_hin
 from pydantic import TypeAdapter, ValidationError
 
 from semifl import registry, toml
-from semifl.configuration.code import HANDED_OVER, refuse_foreign_code
+from semifl.configuration.code import refuse_foreign_code
 from semifl.configuration.health import Health
 from semifl.data.arrays import InMemory
 from semifl.data.dataset import OwnView, Source
@@ -30,7 +30,7 @@ from semifl.parsing import DEEPEST, TooDeep, from_toml, shallow
 from semifl.plain import too_large
 from semifl.records.directory import RunDirectory
 from semifl.records.metrics import Metric
-from semifl.registry import did_you_mean
+from semifl.registry import HANDED_OVER, did_you_mean, only_in_python
 from semifl.regular import read_text
 from semifl.toml import Table
 
@@ -90,8 +90,6 @@ class Views:
         name = getattr(self, kind)
         if name is None or kind in self.handed_over:
             return self.handed_over.get(kind)
-        if name.startswith(HANDED_OVER):
-            raise UserError(only_in_python(f"data.{kind}"))
         if ":" not in name:
             raise UserError(f"data.{kind} = {name!r} is not of the form package.module:function")
         view: OwnView = registry.find(DATASETS, name, f"data.{kind}")
@@ -177,14 +175,6 @@ class Config:
             "model": model,
             "method": {"name": self.method.name, **_leaves(self.method.thing)},
         }
-
-
-def only_in_python(what: str) -> str:
-    """The sentence for a thing that the run directory cannot know."""
-    return (
-        f"{what} was handed over by a Python program, so only Python can go on with this: "
-        "call semifl.train, or semifl.load, with the same things"
-    )
 
 
 def read(path: Path) -> Table:

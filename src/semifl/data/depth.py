@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from semifl.data.limits import refuse_too_many_pixels
 from semifl.regular import open_regular
 
 DEPTHS = (8, 10, 12, 14, 16)  # that machines make pictures with
@@ -47,6 +48,7 @@ def _brightest(path: Path) -> float:
     """−1 of a picture of eight bits, and of one that cannot be read: whoever decodes it will say so."""
     try:
         with open_regular(path) as file, Image.open(file, formats=FORMATS) as picture:
+            refuse_too_many_pixels(*picture.size)
             return float(np.asarray(picture).max()) if is_deep(picture) else -1.0
     except Exception:
         return -1.0

@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image
 
+from semifl.data.limits import refuse_too_many_pixels
 from semifl.errors import UserError
 from semifl.regular import open_regular
 
@@ -60,6 +61,7 @@ def read_dicom(file: IO[bytes]) -> Image.Image:
     pixels = int(data.Rows) * int(data.Columns) * int(data.get("NumberOfFrames") or 1)
     if not 0 < pixels <= LARGEST:
         raise ValueError(f"it claims to hold {pixels:,} pixels")
+    refuse_too_many_pixels(int(data.Columns), int(data.Rows))
     with warnings.catch_warnings():  # pydicom's remarks on sloppy headers are for whoever wrote the file
         warnings.simplefilter("ignore")
         frame = _first_frame(data)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from semifl.data.depth import is_deep, to_bytes
 from semifl.data.dicom import is_dicom, read_dicom
+from semifl.data.limits import refuse_too_many_pixels
 from semifl.data.progress import Progress
 from semifl.errors import UserError
 from semifl.regular import open_regular
@@ -55,6 +56,7 @@ def decode(source: Path | BinaryIO, size: int, channels: int | None = None, bits
                 square = centre_square(as_seen(read_dicom(file), channels == 1, bits), size)
             else:
                 with Image.open(file, formats=FORMATS) as picture:
+                    refuse_too_many_pixels(*picture.size)
                     picture.draft(None, (2 * size, 2 * size))  # a big JPEG need not be decoded in full
                     picture.load()
                     square = centre_square(as_seen(picture, channels == 1, bits), size)

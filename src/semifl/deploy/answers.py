@@ -69,19 +69,35 @@ def read_hello(data: bytes, largest: int) -> Hello:
     return _in_form(Hello, packet.facts)
 
 
-def read_reply(data: bytes, largest: int, classes: int) -> tuple[Reply, dict[str, torch.Tensor]]:
-    """The words of a reply, and the change of one that has trained."""
+def read_reply(data: bytes, largest: int, classes: int, pictures: int = 0) -> tuple[Reply, dict[str, torch.Tensor]]:
+    """Return the words of a reply, and the change of one that has trained; 0 `pictures`: the site told no number."""
     packet = _open(data, largest, "reply", {})
     reply = _in_form(Reply, packet.facts)
     signals: dict[str, Any] = dict(reply.signals)
     for counts in (signals[each.name] for each in SIGNALS if each.form == "classes"):
         if counts is not None and len(counts) != classes:
             raise UserError(f"its answer counts {len(counts)} classes, and the run has {classes}")
+    _refuse_inconsistent(signals, pictures)
     if reply.outcome == "abstained":
         return reply, {}
     if reply.examples is None or not _is_weights(packet.body):
         raise UserError("its answer has no proper weights or number of examples")
     return reply, packet.body
+
+
+def _refuse_inconsistent(signals: dict[str, Any], pictures: int) -> None:
+    """Refuse a count of more pictures than the whole that it is a part of, or than the site told when it joined."""
+    images, own = signals["images"], signals["own_total"]
+    most = pictures or LARGEST
+    if images is not None and images > most:
+        raise UserError(f"its answer is about {images} images, and it told of {pictures} when it joined")
+    for name in (
+        each.name for each in SIGNALS if each.share and each.is_of_pictures and signals[each.name] is not None
+    ):
+        counts = signals[name] if isinstance(signals[name], list) else [signals[name]]
+        whole = own if name.startswith("own_") else images
+        if max(counts, default=0) > (most if whole is None else whole) + 0.5:  # a sum of shares has rounding errors
+            raise UserError(f"its answer has more in {name!r} than the images that it is about")
 
 
 def read_statistics(data: bytes, largest: int, layers: dict[str, int]) -> BatchNormStats:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from semifl.configuration.build import World, build_world
-from semifl.configuration.code import HUB_PICTURES
 from semifl.configuration.config import VIEWS, Config, decode, from_section, spec_of
 from semifl.deploy import wire
 from semifl.deploy.answers import read_hello
 from semifl.deploy.order import refuse_code, refuse_name, refuse_needs, write_order
+from semifl.deploy.pictures import HUB_PICTURES
 from semifl.deploy.remote import Known, Layer, NotEnoughSites, RemoteFederation, Told, Transport
 from semifl.deploy.settings import Settings
 from semifl.durable import replace_text
@@ -133,11 +133,19 @@ def hub_config(table: Table, hub: Hub) -> Config:
     for view in VIEWS:
         if data.get(view):
             raise UserError(f"data.{view} is code, and a site runs what is built into semifl: leave it out")
+    _refuse_outside(data.get("csv", ""))
     data = {key: value for key, value in data.items() if key not in ASKED_OF_HUB}
     table["data"] = {"name": HUB_PICTURES, "root": str(hub.data), "sites": list(hub.sites), **data}
     config = decode(table)
     refuse_needs(config)
     return config
+
+
+def _refuse_outside(csv: Any) -> None:
+    """An operator names files in the hub's folder of pictures, and no others: sentences would tell what they hold."""
+    parts = PurePath(csv).parts if isinstance(csv, str) else ()
+    if PurePath(*parts).is_absolute() or ".." in parts or not str(csv).isprintable():
+        raise UserError("data.csv must name a file inside the hub's folder of pictures: without '..' or a leading '/'")
 
 
 def read_settings(table: Table) -> tuple[Settings, Table]:

@@ -37,7 +37,7 @@ def reply(reply: Reply, policy: Policy, spent: Spent | None, precision: Precisio
         return wire.pack("reply", facts)
     facts["examples"] = 1 if noisy else max(1, policy.rounded(update.examples))
     if policy.share.training and not noisy:
-        facts["terms"] = {name: float(value) for name, value in update.terms.items()}
+        facts["terms"] = {name: float(f"{float(value):.3g}") for name, value in update.terms.items()}
     return wire.pack("reply", facts, update.change, precision)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from semifl.data.dataset import Facts
+from semifl.data.dataset import Dataset, Facts
 from semifl.data.datasets.folder import Folder, forget, subfolders
 from semifl.data.listing import Groups
 from semifl.data.pictures import pictures_below
@@ -21,7 +22,12 @@ from semifl.data.progress import Progress
 from semifl.data.survey import Entry
 from semifl.durable import replace_text
 from semifl.errors import UserError
+from semifl.words import printable
 
+log = logging.getLogger(__name__)
+
+HUB_PICTURES = "semifl.deploy.pictures:HubPictures"  # Value of data.name in the configuration of a hub's run.
+HUBS_OWN_MATTER = "the hub cannot read its pictures as this run asks ([data]); its log says why, and its owner can help"
 OTHER_PICTURES = "the pictures of this site are no longer those with which it took part"  # for its owner
 CHANNELS = {1: "grey", 3: "color"}
 PART = 256  # pictures that are looked at together
@@ -32,6 +38,18 @@ class HubPictures(Folder):
     """labeled/<class>/ and test/<class>/ at the hub; the clients' pictures lie on the machines of these sites."""
 
     sites: tuple[str, ...] = ()  # in the order of their client numbers
+
+    def load(self, progress: Progress | None = None) -> Dataset:
+        """Read the pictures of a run; what is said of them goes to operators, so it has no path, cell or header."""
+        try:
+            data = super().load(progress)
+        except UserError as error:
+            log.warning("%s", printable(error))
+            raise UserError(HUBS_OWN_MATTER) from error
+        names = tuple(f"picture {number} to learn from" for number in range(1, len(data.names) + 1))
+        return replace(
+            data, names=names, test_names=tuple(f"test picture {n + 1}" for n in range(len(data.test_names)))
+        )
 
     def _checked_root(self) -> Path:
         root = Path(self.root)

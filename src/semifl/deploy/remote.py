@@ -112,6 +112,10 @@ class RemoteFederation:
     def __len__(self) -> int:
         return len(self._sites)
 
+    @property
+    def max_share(self) -> float:
+        return self._settings.max_share
+
     def everyone(self) -> Cohort:
         return tuple(range(len(self._sites)))
 
@@ -219,10 +223,14 @@ class RemoteFederation:
         )
 
     def _most(self, site: str) -> dict[str, int]:
-        """Of each layer the values that a site can have: by the pictures it told, or the most that anybody told."""
-        told = self._known.pictures
-        pictures = told.get(site) or max(told.values(), default=0)
+        """Of each layer the values that a site can have."""
+        pictures = self._pictures(site)
         return {name: pictures * layer.values for name, layer in self._layers.items() if pictures and layer.values}
+
+    def _pictures(self, site: str) -> int:
+        """Return how many pictures a site can have: as it told when it joined, or the most that anybody told."""
+        told = self._known.pictures
+        return told.get(site) or max(told.values(), default=0)
 
     def _read_statistics(self, answer: Answer, largest: int) -> BatchNormStats:
         if answer.data is None:
@@ -250,7 +258,9 @@ class RemoteFederation:
         if answer.data is None:
             return Heard(Reply(client, None, "late", answer.reason, {}))
         try:
-            said, change = answers.read_reply(answer.data, largest, self._classes)
+            said, change = answers.read_reply(
+                answer.data, largest, self._classes, self._known.pictures.get(answer.site, 0)
+            )
         except answers.Declined as error:
             return Heard(Reply(client, None, "failed", str(error), {}))
         except UserError as error:
@@ -259,7 +269,8 @@ class RemoteFederation:
         if said.outcome == "abstained":
             return Heard(Reply(client, None, "abstained", "", signals), said.spent)
         size = wire.tensor_bytes(answer.data)
-        update = Update(change, said.examples or 0, dict(said.terms), {}, size)
+        examples = min(said.examples or 0, self._pictures(answer.site) or answers.LARGEST)
+        update = Update(change, examples, dict(said.terms), {}, size)
         return Heard(Reply(client, update, "trained", "", signals), said.spent)
 
 

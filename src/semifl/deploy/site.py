@@ -37,6 +37,7 @@ from semifl.federation.world import Method, Reply, Round
 from semifl.learning.batchnorm import Moments
 from semifl.learning.evaluation import blocks
 from semifl.learning.weights import Snapshot
+from semifl.words import printable
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Site:
             with alone(self.folder / ".packets"):
                 return self._follow(wire.unpack(data, named_tuples(ready.accepted.method)), ready)
         except UserError as error:
-            log.warning("refused: %s", error)
+            log.warning("refused: %s", printable(error))
             return leaving.refused(self._discreet(str(error)))
         except TrainerFailed as error:
             return leaving.failed(str(error))
@@ -112,7 +113,7 @@ class Site:
                 if not self.policy.privacy.noise:
                     raise
                 # To refuse for how many pictures there are would tell of them: noise alone will go out.
-                log.warning("%s: as this site adds noise, it does not say so, and sends noise alone", error)
+                log.warning("%s: as this site adds noise, it does not say so, and sends noise alone", printable(error))
                 ready = Ready(order, accepted)
             self._ready = ready
             self._allowance.warn_of_bare_updates()
@@ -142,7 +143,7 @@ class Site:
         try:
             yield
         except UserError as error:
-            log.warning("%s", error)
+            log.warning("%s", printable(error))
             raise UserError(f"{self.name} {OWN_MATTER}") from error
 
     def _make_place(self, accepted: Accepted, pictures: SitePictures) -> Place:

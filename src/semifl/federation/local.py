@@ -48,6 +48,8 @@ class LocalFederation:
     from jobs that do not see the run's files. `stack` clients train side by side in one process.
     """
 
+    max_share = 1.0
+
     def __init__(
         self,
         pool: Pool,

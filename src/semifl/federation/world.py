@@ -141,6 +141,11 @@ Message = Any
 class Federation(Protocol):
     """Where clients live."""
 
+    @property
+    def max_share(self) -> float:
+        """Largest part of a mean that one client's update may be; 1 where clients are trusted."""
+        ...
+
     def __len__(self) -> int: ...
 
     def sample(self, count: int, rng: torch.Generator) -> Cohort:

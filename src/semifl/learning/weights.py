@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -47,11 +47,31 @@ class Fold:
         return dict(zip(self._names, self._total, strict=True))
 
 
-def average(weighted: Iterable[tuple[Weights, float]]) -> Weights | None:
+def average(weighted: Iterable[tuple[Weights, float]], max_share: float = 1.0) -> Weights | None:
+    """Return the weighted mean, None of nothing; one term has `max_share` of the mass at most, where that can be.
+
+    Less than 1 needs all terms at once; else two copies are in memory, however many terms.
+    """
+    if max_share < 1:
+        terms = list(weighted)
+        shares = bound_shares([weight for _, weight in terms], max_share)
+        weighted = ((weights, share) for (weights, _), share in zip(terms, shares, strict=True))
     fold = Fold()
     for weights, weight in weighted:
         fold.add(weights, weight)
     return fold.mean()
+
+
+def bound_shares(weights: Sequence[float], max_share: float) -> list[float]:
+    """Return weights of which none is more than `max_share` of their sum; too few for that become equal."""
+    ordered = sorted(weights, reverse=True)
+    for count in range(len(ordered)):  # of the largest, which are lowered to one bound
+        if max_share * count >= 1:
+            break
+        bound = max_share * sum(ordered[count:]) / (1 - max_share * count)
+        if ordered[count] <= bound:
+            return [min(weight, bound) if count else weight for weight in weights]
+    return [min(weights, default=0.0)] * len(weights)
 
 
 def add(a: Weights, b: Weights) -> Weights:

@@ -68,7 +68,7 @@ class FedSGDFixMatch(SemiSupervised):
             W = state.weights
             replies = clients.each(S, W, t, own=partial(_lap, lap))
             updates = (reply.update for reply in replies if reply.update)
-            change = average((update.change, float(update.examples)) for update in updates)
+            change = average(((each.change, float(each.examples)) for each in updates), clients.max_share)
             loss = partial(joint_loss, labeled=plain, change=change)
             seed = server.seed.under("fit", step)
             fitted = server.fit(Fit(W, [next(labeled)], loss, self.local_sgd(t), seed, state.momentum))

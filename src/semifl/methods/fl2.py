@@ -57,7 +57,7 @@ class FL2(SemiSupervised, Averaging):
         tuned = self.with_warmup(len(server.labels)) if t.index == 1 else self
         W = tuned.server_fit(t, state.weights, server).weights
         model = Snapshot(W, self.refresh(W, server, clients, S_t))
-        mean = self.weighted_mean(clients.each(S_t, model, t), W)
+        mean = self.weighted_mean(clients.each(S_t, model, t), W, clients.max_share)
         return RoundResult(State(*self.server_optimizer.step(W, mean, state.past)), model)
 
     def with_warmup(self, labels: int) -> Self:
@@ -68,10 +68,10 @@ class FL2(SemiSupervised, Averaging):
         call = self.server_epochs * math.ceil(labels / self.server_batch)  # steps
         return replace(self, server_epochs=self.server_epochs * max(self.warmup_steps // call, 1))
 
-    def weighted_mean(self, replies: Iterable[Reply], W: Weights) -> Weights | None:
+    def weighted_mean(self, replies: Iterable[Reply], W: Weights, max_share: float = 1.0) -> Weights | None:
         """Average the updates with weights proportional to 1 − t, the client's uncertainty."""
         updates = ((reply.update, reply.facts) for reply in replies if reply.update)
-        return moved(W, average((update.change, doubt(facts)) for update, facts in updates))
+        return moved(W, average(((update.change, doubt(facts)) for update, facts in updates), max_share))
 
     def finish(self, t: Round, state: State, server: Server, clients: Federation) -> Snapshot:
         W = self.server_fit(t, state.weights, server).weights

@@ -15,7 +15,7 @@ from semifl.configuration.build import World
 from semifl.records.metrics import WORDS, Metric, standing
 from semifl.records.record import RoundRecord, absent
 from semifl.running.context import BaselineProgress, Observer, Silent
-from semifl.words import counted
+from semifl.words import counted, printable
 
 SECONDS_BETWEEN = 10.0  # between two lines of a labels-only model in a log
 
@@ -60,7 +60,7 @@ class Live(Silent):
         self._advance(record["round"], self._rounds)
 
     def warn(self, message: str) -> None:
-        self._bar.console.print(f"warning: {message}", style="yellow")
+        self._bar.console.print(printable(f"warning: {message}"), style="yellow", markup=False, emoji=False)
 
     def _is_of(self, what: str) -> bool:
         return any(task.description == what for task in self._bar.tasks)
@@ -119,7 +119,7 @@ class Lines(Silent):
         self._say(f"warning: {message}")
 
     def _say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def facts_of(record: RoundRecord, best: float | None, metric: Metric) -> str:

@@ -10,12 +10,16 @@ import torch
 from safetensors.torch import save_file
 
 import semifl
+from semifl import registry
 from semifl.cli import invoke
 from semifl.configuration.code import code_in
-from semifl.configuration.config import decode, of_run
+from semifl.configuration.config import DATASETS, METHODS, MODELS, decode, of_run
+from semifl.deploy.pictures import HUB_PICTURES
 from semifl.errors import UserError
+from semifl.fields import choices
 from semifl.records.directory import RunDirectory
 from semifl.running.loop import changes, resume, start
+from semifl.studies.tables import own_table
 from semifl.trained.modelfile import FORMAT, load_model
 from toys import toy_table
 
@@ -160,11 +164,77 @@ def test_trust_is_said_once(tmp_path: Path, nobody_known: Path, capsys, monkeypa
     start(decode({**toy_table(), "rounds": 1, "labels_only": False}), tmp_path / "again")
 
 
-def test_names_of_pythons_things_and_of_semifls_own_are_no_code() -> None:
+# Every key that can name code, from the open folders and the choices within their classes.
+KEYS = sorted(
+    {
+        f"{section}.{key}{name}"
+        for section, package in (("data", DATASETS), ("model", MODELS), ("method", METHODS))
+        for thing in registry.names(package)
+        for key in choices(registry.find(package, thing, section))
+        for name in ("", ".name")
+    }
+    | {"data.name", "data.weak_view", "data.strong_view", "data.partition", "data.partition.name"}
+    | {"model.name", "method.name"}
+)
+NAMES = ["evil:Thing", "python:Thing", "python:", "evil.python:Thing", "semifl.evil:Thing"]
+VERBS = "resume evaluate export show report check".split()
+
+
+def test_the_keys_that_can_name_code_are_found() -> None:
+    assert {"method.objective.name", "method.server_optimizer", "method.aggregation", "data.partition"} <= set(KEYS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("key", KEYS)
+def test_no_verb_imports_what_a_strangers_run_names(
+    key: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in ("evil", "python"):  # beside the run, where the verbs are typed, as in a zip file with both
+        (tmp_path / f"{module}.py").write_text(EVIL)
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "mine.toml").write_text("[rows.one]\n")
+    cell = own_table(tmp_path / "mine.toml", "tiny").cells[0].name
+    for folder in (tmp_path / "run", tmp_path / "tables" / f"{cell[:-6]}012345-seed-0"):
+        table = naming(key, name)
+        RunDirectory(folder).create(table, {})
+        (folder / "rounds.jsonl").write_text("")
+        (folder / "result.json").write_text(json.dumps(SUMMARY))
+        model_file(folder / "model.safetensors", table["model"])
+    for words in (*([verb, "run"] for verb in VERBS), ["predict", "run", "evil.py"], ["check", "run", "--reproduce"]):
+        assert invoke(words) in (0, 1, 2), words
+    assert invoke(["compare", "run", "run"]) in (0, 1, 2)
+    assert invoke(["table", "mine.toml", "--scale", "tiny", "--out", "tables"]) == 0
+    assert not (tmp_path / "ran").exists()
+    assert "semifl trust" in capsys.readouterr().err or not code_in(table)
+
+
+def naming(key: str, name: str) -> dict:
+    """Return a configuration with this name as the value of the key, of a method that has the key."""
+    method = {"name": "centralized" if "objective" in key else "semifl"}
+    table = {"data": {"name": "digits"}, "model": {"name": "cnn"}, "method": method}
+    section, *inner, last = key.split(".")
+    at = table[section]
+    for each in inner:
+        at = at.setdefault(each, {})
+    at[last] = name
+    return table
+
+
+def test_only_the_name_of_the_data_may_lead_into_semifl_itself() -> None:
     table = {
         "positive": "a:b",  # a class may be called anything
-        "data": {"name": "semifl.deploy.pictures:HubPictures", "root": "/a/b:c", "weak_view": "python:shifted"},
-        "model": {"name": "python:Net"},
+        "data": {"name": HUB_PICTURES, "root": "/a/b:c", "weak_view": "python:shifted"},
+        "model": {"name": "semifl.durable:replace_text"},  # as a model, this would write a file of the stranger's
         "method": {"name": "centralized", "objective": {"name": "own:Loss"}},
     }
-    assert code_in(table) == {"method.objective.name": "own:Loss"}
+    assert code_in(table) == {"model.name": "semifl.durable:replace_text", "method.objective.name": "own:Loss"}
+
+
+@pytest.mark.parametrize(
+    "name", ["semifl.durable:replace_text", "semifl.cli:main", "semifl.deploy.pictures:count_pictures"]
+)
+def test_nothing_of_semifl_is_called_as_data_but_data(name: str) -> None:
+    with pytest.raises(UserError, match="is not a dataclass with a method 'load'"):
+        decode({"data": {"name": name}})

@@ -4,8 +4,10 @@ import pytest
 
 from by_hand import transport_to
 from federated_pictures import SITES, make_federation, run_table
+from semifl.data.duplicates import duplicates
 from semifl.deploy import wire
 from semifl.deploy.hub import Hub, Sites, _tried, hub_config, read_settings, run_federation
+from semifl.deploy.pictures import HUBS_OWN_MATTER
 from semifl.deploy.policy import Policy
 from semifl.deploy.remote import Answer, NotEnoughSites, Told
 from semifl.deploy.settings import Settings
@@ -170,3 +172,46 @@ def test_pictures_at_sites_are_counted_and_never_shown(hub, transport):
     events = [json.loads(line) for line in (hub.runs / "run" / "events.jsonl").read_text().splitlines()]
     joined = {event["site"]: event["pictures"] for event in events if event["event"] == "site joined"}
     assert joined == dict.fromkeys(SITES, 20)
+
+
+SECRET = "Mueller_Anna_1961-04-02"
+
+
+@pytest.mark.parametrize("csv", ["/etc/passwd", "../secret.csv", "labeled/../../secret.csv", "a\0b.csv", "a\nb.csv"])
+def test_an_operator_names_no_file_outside_the_hubs_pictures(csv, hub):
+    with pytest.raises(UserError, match=r"data\.csv must name a file inside the hub's folder of pictures"):
+        hub_config({**run_table(), "data": {"csv": csv}}, hub)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"file,label\n/scans/{SECRET}.dcm,ill\n",
+        f"file,label\n{SECRET}.dcm,ill\n",
+        f"file,label,part\nlabeled/blue/0-0.png,blue,{SECRET}\n",
+        f"{SECRET},label\nx,y\n",
+        f"file,{SECRET}\nx,y\n",
+        "",
+        None,  # there is no such file
+    ],
+)
+def test_an_operator_reads_nothing_of_a_list_or_a_path_of_the_hub(text, hub, caplog):
+    if text is not None:
+        (hub.data / "list.csv").write_text(text)
+    config = hub_config({**run_table(), "data": {"csv": "list.csv", "size": 8}}, hub)
+    with pytest.raises(UserError) as caught:
+        config.data.thing.load()
+    assert str(caught.value) == HUBS_OWN_MATTER
+    assert str(hub.data) in caplog.text  # for its owner
+    (hub.data / "labeled").rename(hub.data / "other")
+    with pytest.raises(UserError, match="the hub cannot read its pictures as this run asks"):
+        hub_config(run_table(), hub).data.thing.load()
+
+
+def test_an_operator_is_told_of_pictures_without_the_names_of_files(hub):
+    copied = hub.data / "labeled/blue/0-0.png"
+    (hub.data / "test/blue" / f"{SECRET}.png").write_bytes(copied.read_bytes())
+    (sentence,) = duplicates(hub_config(run_table(), hub).data.thing.load())
+    assert "also among the pictures to learn from" in sentence
+    assert SECRET not in sentence
+    assert "0-0" not in sentence

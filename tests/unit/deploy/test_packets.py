@@ -14,6 +14,7 @@ from semifl.deploy import leaving, wire
 from semifl.deploy.hub import Hub, run_federation
 from semifl.deploy.policy import Limits, Policy, Privacy, Share
 from semifl.errors import UserError
+from semifl.federation.world import Reply, Update
 from semifl.learning.batchnorm import Moments
 from semifl.learning.weights import Snapshot
 from semifl.running.context import Silent
@@ -286,3 +287,11 @@ def test_a_damaged_packet_is_one_sentence():
                 broken[place] = rng.integers(0, 256)
         with contextlib.suppress(UserError):  # whatever else it raises fails the test
             wire.unpack(bytes(broken), {})
+
+
+def test_losses_leave_with_three_digits():
+    terms = {"loss": 1.23456789, "fix": 0.000123456, "mix": 123456.0}
+    sent = leaving.reply(
+        Reply(0, Update({"w": torch.zeros(1)}, 20, terms, {}), "trained", "", {}), Policy(), None, "fp32"
+    )
+    assert read(sent).facts["terms"] == {"loss": 1.23, "fix": 0.000123, "mix": 123000.0}

@@ -13,7 +13,7 @@ from semifl.errors import UserError
 from semifl.federation.tally import Tally
 from semifl.federation.world import Round
 from semifl.learning.batchnorm import Moments
-from semifl.learning.weights import Snapshot
+from semifl.learning.weights import Snapshot, average
 from semifl.methods.semifl import SemiFL
 from semifl.randomness import Seed
 
@@ -40,11 +40,13 @@ class Scripted:
             yield Answer(site, data, "" if data else "no answer within 1 s", 1.0)
 
 
-def federation(transport, told=None, refused=(), **settings):
+def federation(transport, told=None, refused=(), pictures=(), **settings):
     order = {"sites": SITES, "facts": {"class_names": ["x", "y"]}}
     tell = told.append if told is not None else (lambda each: None)
     norm = {"norm": Layer(channels=3)}
-    return RemoteFederation(transport, order, Settings(**settings), SemiFL(), norm, Tally(), tell, Known(dict(refused)))
+    return RemoteFederation(
+        transport, order, Settings(**settings), SemiFL(), norm, Tally(), tell, Known(dict(refused), (), dict(pictures))
+    )
 
 
 def replies(transport, **settings):
@@ -115,6 +117,53 @@ def test_signals_in_form_are_kept():
     signals = {"images": 7, "predicted": [1, 1], "confidence": 3, "lr": 0.5, "confidence_bins": [1] * 10}
     first = replies(Scripted(a=[reply(signals=signals)], b=[reply()], c=[reply()]))[0]
     assert first.facts == signals
+
+
+@pytest.mark.parametrize(
+    ("signals", "reason"),
+    [
+        ({"images": 5, "confident": 10**15}, "more in 'confident' than the images"),  # as in the review
+        ({"images": 5, "confidence": 6.0}, "more in 'confidence'"),
+        ({"images": 5, "classes": [0, 6]}, "more in 'classes'"),
+        ({"images": 5, "predicted": [6, 0]}, "more in 'predicted'"),
+        ({"images": 5, "confidence_bins": [0] * 9 + [6]}, "more in 'confidence_bins'"),
+        ({"own_right": 6, "own_total": 5}, "more in 'own_right'"),
+        ({"images": 21}, "21 images, and it told of 20 when it joined"),
+        ({"confident": 21}, "more in 'confident'"),
+    ],
+)
+def test_counts_that_do_not_go_together_cost_the_update(signals, reason):
+    transport = Scripted(a=[reply(signals=signals)], b=[reply(signals={"images": 20, "confident": 20})], c=[reply()])
+    first, second, _ = replies(transport, pictures={"a": 20, "b": 20, "c": 10})
+    assert (first.outcome, first.update, first.facts) == ("rejected", None, {})
+    assert reason in first.reason
+    assert second.outcome == "trained"
+
+
+def test_a_site_that_tells_no_number_of_its_pictures_may_have_more_than_others():
+    mine = reply(signals={"classes": [90, 5]})
+    assert replies(Scripted(a=[mine], b=[reply()], c=[reply()]), pictures={"b": 20, "c": 20})[0].outcome == "trained"
+
+
+def test_the_weight_of_a_site_is_bounded_by_what_it_told_and_by_its_share():
+    liar = reply({"w": torch.full((4, 4), 3.0)}, examples=2**52)
+    honest = reply({"w": torch.zeros(4, 4)}, examples=100)
+    clients = lambda **more: federation(Scripted(a=[liar], b=[honest], c=[honest]), **more)  # noqa: E731
+    t = Round(1, 0.0, Seed(0))
+
+    def share(**more):
+        """How much of the mean of fedsgd_fixmatch is the first site's."""
+        federated = clients(**more)
+        updates = [each.update for each in federated.each((0, 1, 2), Snapshot(WEIGHTS, {}), t)]
+        mean = average(((each.change, float(each.examples)) for each in updates), federated.max_share)
+        return float(mean["w"][0, 0]) / 3.0
+
+    told = {"a": 100, "b": 100, "c": 100}
+    assert share(pictures=told, max_share=1.0) == pytest.approx(1 / 3)  # what it told when it joined
+    assert share(pictures={**told, "a": 10**6}) == pytest.approx(1 / 2)  # it lied then, too: one half is the default
+    assert share(pictures={**told, "a": 0}) == pytest.approx(1 / 3)  # it told nothing: the most that anybody did
+    assert share(max_share=0.4) == pytest.approx(0.4)  # nobody told anything
+    assert share(max_share=1.0) == pytest.approx(1.0)  # as the review found it
 
 
 def test_a_round_with_too_few_answers_asks_again_those_who_did_not():

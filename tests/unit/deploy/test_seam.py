@@ -40,6 +40,12 @@ def lines(path):
     return records
 
 
+def losses(record):
+    """Take the clients' mean losses out of a record."""
+    found = {**{key: record.pop(key) for key in ("client_loss", "agreement")}, **record["terms"].pop("clients")}
+    return {key: value for key, value in found.items() if value is not None}
+
+
 FAST = {"name": "fast_cnn", "widths": [4, 6, 6]}  # a model whose frozen stem is made of the hub's pictures
 
 
@@ -64,6 +70,8 @@ def test_packets_give_the_bits_of_a_simulation(pictures, transport, tmp_path, me
     if method.get("name") == "fedmatch":  # a simulation reckons without the zeros that need not travel
         for record in remote + local:
             del record["bytes_up"]
+    mean_losses = [[losses(record) for record in records] for records in (remote, local)]
+    assert mean_losses[0] == [pytest.approx(each, rel=0.005) for each in mean_losses[1]]  # they leave with three digits
     assert remote == local
     assert result["accuracy"] == expected["accuracy"]
     models = [load_file(folder / "model.safetensors") for folder in (tmp_path / "runs" / "first", tmp_path / "local")]

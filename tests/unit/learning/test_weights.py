@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from semifl.learning.weights import Weights, average, digest, distance, momentum_step, zeros_like
+from semifl.learning.weights import Weights, average, bound_shares, digest, distance, momentum_step, zeros_like
 
 
 def random_weights(seed: int) -> Weights:
@@ -209,3 +209,28 @@ def test_the_digest_depends_on_content_alone() -> None:
 )
 def test_the_digest_changes_with(other: Weights) -> None:
     assert digest(other) != digest({"w": torch.zeros(2, 3)})
+
+
+@pytest.mark.parametrize(
+    ("weights", "max_share", "bounded"),
+    [
+        ([1, 2, 3], 0.5, [1, 2, 3]),  # the largest is exactly one half
+        ([10, 2, 3], 0.5, [5, 2, 3]),  # as much as the others together
+        ([10, 9, 1], 0.4, [2, 2, 1]),  # two are lowered: 2 of 5
+        ([2**52, 1], 0.5, [1, 1]),
+        ([7, 9], 0.4, [7, 7]),  # two can have no less than one half each
+        ([7], 0.5, [7]),
+        ([], 0.5, []),
+        ([0, 0], 0.5, [0, 0]),
+        ([10, 1], 1.0, [10, 1]),
+    ],
+)
+def test_no_weight_is_more_than_its_share(weights, max_share, bounded):
+    assert bound_shares(weights, max_share) == pytest.approx(bounded)
+
+
+def test_a_mean_with_a_bound_is_the_mean_of_the_lowered_weights():
+    terms = [({"w": torch.tensor([6.0])}, 10.0), ({"w": torch.tensor([1.0])}, 2.0), ({"w": torch.tensor([0.0])}, 3.0)]
+    assert average(iter(terms), 0.5)["w"].item() == pytest.approx((5 * 6 + 2 * 1) / 10)
+    assert average(iter(terms))["w"].item() == pytest.approx((10 * 6 + 2 * 1) / 15)
+    assert average(iter([]), 0.5) is None

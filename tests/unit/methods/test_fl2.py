@@ -67,6 +67,9 @@ def test_clients_that_are_less_sure_count_for_more() -> None:
     mean = FL2().weighted_mean(replies, W)
     assert mean is not None
     assert mean["w"].item() == pytest.approx(1 + (0.1 * 3 - 0.6 * 1) / 0.7)
+    halves = FL2().weighted_mean(replies, W, 0.5)
+    assert halves is not None
+    assert halves["w"].item() == pytest.approx(1 + (3 - 1) / 2)  # where no client may be more than one half
     assert doubt({}) == 1.0  # a site that tells nothing counts like one that is sure of nothing
     assert doubt({"confidence": 10.0, "images": 10}) == 0.05  # and nobody for nothing at all
 

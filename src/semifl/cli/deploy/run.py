@@ -12,6 +12,7 @@ from semifl.cli import options
 from semifl.cli.deploy.kit_options import OperatorKit, operators
 from semifl.records.metrics import Metric
 from semifl.records.record import RoundRecord
+from semifl.words import printable
 
 if TYPE_CHECKING:
     from semifl.deploy.kit import Kit
@@ -24,11 +25,11 @@ class RoundLines:
     def __init__(self) -> None:
         from semifl.running.terminal import BaselineLines
 
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._baselines = BaselineLines()
 
     def said(self, message: str) -> None:
-        self._console.print(message, style="yellow" if message.startswith("warning") else None)
+        self._console.print(printable(message), style="yellow" if message.startswith("warning") else None)
 
     def baseline(self, progress: BaselineProgress) -> None:
         if line := self._baselines.line(progress):
@@ -37,7 +38,7 @@ class RoundLines:
     def round(self, record: RoundRecord, best: float | None, metric: Metric, rounds: int) -> None:
         from semifl.running.terminal import facts_of
 
-        self._console.print(f"round {record['round']} of {rounds}: {facts_of(record, best, metric)}")
+        self._console.print(printable(f"round {record['round']} of {rounds}: {facts_of(record, best, metric)}"))
 
 
 def command(

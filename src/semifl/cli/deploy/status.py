@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from semifl.cli.deploy.kit_options import AnyKit, of_this_machine, operators
+from semifl.words import printable
 
 if TYPE_CHECKING:
     from semifl.deploy.flare.session import HubLine
@@ -43,13 +44,14 @@ def _federation(operator: Kit, line: HubLine) -> None:
         try:
             news = line.ask(job, {"after": 0})
         except NotRunning:
-            typer.echo(f"run {name}: waiting")
+            typer.echo(printable(f"run {name}: waiting"))
             continue
-        typer.echo(f"run {name}: {_progress(news)}")
+        typer.echo(printable(f"run {name}: {_progress(news)}"))
     if not jobs:
         typer.echo("no run is going on")
     for site in operator.sites:
-        typer.echo(f"  {site:<20} {'up' if site in connected else 'down':<5} {_turn(news.get('sites', {}).get(site))}")
+        turn = printable(_turn(news.get("sites", {}).get(site)))
+        typer.echo(f"  {site:<20} {'up' if site in connected else 'down':<5} {turn}")
 
 
 def _progress(news: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ lead.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from nvflare.fuel.hci.proto import ProtoKey
 
 from semifl.deploy.flare.gate import JOB
 from semifl.deploy.flare.hardening import harden
+from semifl.deploy.flare.replacements import Replacement, replace_all
 
 FILES = frozenset(["job.zip", "meta.json", "workspace.zip"])  # of a job's result
 
@@ -29,13 +31,19 @@ refusals: list[str] = []  # why results were not taken: FLARE makes a line of it
 def harden_desk() -> None:
     """Once in a process, before it opens its first line to a hub."""
     harden(())
-    _keep_files_in_their_folder()
-    _leave_room_on_disk()
+    replace_all(
+        [
+            Replacement(
+                *(file_transfer.FileTransferModule, "pull_binary_file", _in_its_folder),
+                "a hub names the files of a result, and so the place where they land",
+            ),
+            Replacement(file_downloader._ChunkConsumer, "consume", _bounded, "FLARE takes whatever a hub sends"),
+            Replacement(file_transfer, "unzip_all_from_file", _unpacked, "FLARE unpacks whatever a hub sends"),
+        ]
+    )
 
 
-def _keep_files_in_their_folder() -> None:
-    pull = file_transfer.FileTransferModule.pull_binary_file
-
+def _in_its_folder(pull: Callable[..., Any]) -> Callable[..., Any]:
     def pull_binary_file(self: Any, args: list[str], ctx: Any) -> Any:
         transaction, name = args[2], args[5]
         if JOB.fullmatch(transaction) and name in FILES:
@@ -43,16 +51,21 @@ def _keep_files_in_their_folder() -> None:
         refusals.append(f"the hub gives a result's file the name {name[:100]!r}")
         return {ProtoKey.STATUS: APIStatus.ERROR_RUNTIME, ProtoKey.DETAILS: refusals[-1]}
 
-    file_transfer.FileTransferModule.pull_binary_file = pull_binary_file
+    return pull_binary_file
 
 
-def _leave_room_on_disk() -> None:
-    """A result takes half of what was free at most, and half of the rest when it is unpacked."""
-    consume, unzip = file_downloader._ChunkConsumer.consume, file_transfer.unzip_all_from_file
+def _bounded(consume: Callable[..., Any]) -> Callable[..., Any]:
+    """Take a result of half of what was free on the disk at most."""
 
     def bounded(self: Any, ref_id: Any, state: Any, data: Any) -> Any:
         _refuse_beyond(shutil.disk_usage(self.location).free, self.total_bytes + len(data))
         return consume(self, ref_id, state, data)
+
+    return bounded
+
+
+def _unpacked(unzip: Callable[..., Any]) -> Callable[..., Any]:
+    """Unpack a result to half of what is free on the disk at most."""
 
     def unpack(path: str, folder: str) -> None:
         with ZipFile(path) as packed:
@@ -60,8 +73,7 @@ def _leave_room_on_disk() -> None:
         _refuse_beyond(shutil.disk_usage(Path(folder)).free // 2, size)
         unzip(path, folder)
 
-    file_downloader._ChunkConsumer.consume = bounded
-    file_transfer.unzip_all_from_file = unpack
+    return unpack
 
 
 def _refuse_beyond(room: int, size: int) -> None:

@@ -76,10 +76,12 @@ COMMANDS = frozenset(  # of operators, at the hub
         "submit_job list_jobs get_job_meta check_status app_command abort_job download_job"
     ).split()
 )
+DEPLOY, START = "train.deploy", "train.start_job"
 ORDERS = frozenset(  # of the hub, at a site
-    (
-        "scheduler.check_resource scheduler.cancel_resource train.deploy train.start_job train.abort train.check_status"
-    ).split()
+    [
+        *("scheduler.check_resource", "scheduler.cancel_resource", DEPLOY),
+        *(START, "train.abort", "train.check_status"),
+    ]
 )
 NOTICE = "train.notify_job_status"  # of a site's own job, to the site
 

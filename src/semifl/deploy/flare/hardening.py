@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from nvflare.fuel.f3 import communicator
@@ -27,17 +29,31 @@ from nvflare.private.defs import JobFailureMsgKey, RequestHeader, new_cell_messa
 from nvflare.private.fed.client.admin import FedAdminAgent
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.private.fed.server.fed_server import FederatedServer
+from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 
 from semifl.deploy.flare import gate, streams
 from semifl.deploy.flare.gate import ANSWER, DATA, STREAM, Gate, Message
+from semifl.deploy.flare.job import refuse_packed
 from semifl.deploy.flare.local_socket import SCHEME, LocalSocketDriver
+from semifl.deploy.flare.replacements import Replacement, replace_all
 
 log = logging.getLogger(__name__)
 
+MOST_JOBS = 2  # of a site at once: one that comes to its end, and the one that goes on with the run
 LARGEST_FRAME = 4 << 20  # bytes that arrive at once; FLARE cuts what is longer into pieces of one megabyte
 WINDOW = 16 << 20  # bytes that a sender may be ahead of its receipts
 BACKLOG = 4 * WINDOW  # bytes of a peer that wait to be looked at: more means that it ignores receipts
 QUIET = 60.0  # seconds in which the same refusal is logged once
+CONNECTIONS = {
+    "allow_adhoc_conns": False,
+    "internal": {"scheme": SCHEME, "resources": {}},
+    "streaming_window_size": WINDOW,
+    "streaming_max_out_seq_chunks": BACKLOG >> 20,
+}
+TRANSPORT = (
+    Replacement(CommConfigurator, "_configuration", lambda own: CONNECTIONS, "no file in a kit says otherwise"),
+    Replacement(CommConfigurator, "_config_loaded", lambda own: True, "no file in a kit is read for it"),
+)
 READABLE = frozenset(  # what a message may be made of, besides numbers, words, lists and dicts
     [
         "nvflare.apis.shareable.Shareable",
@@ -52,31 +68,34 @@ READABLE = frozenset(  # what a message may be made of, besides numbers, words, 
 
 
 def harden(sites: tuple[str, ...]) -> None:
-    """Once in a process, before FLARE opens its first connection."""
-    choose_transport()
-    aio_http_driver.MAX_FRAME_SIZE = socket_conn.MAX_FRAME_SIZE = LARGEST_FRAME
+    """Replace what the table names, once in a process, before FLARE opens its first connection."""
+    replace_all(replacements(frozenset(sites)))
     streams.HERE.is_open = _is_gathered
-    _put_gate_before_cells(frozenset(sites))
-    _bound_backlog()
-    _read_plain_types_only()
-    _survive_bad_messages()
-    _reduce_commands()
-
-
-def choose_transport() -> None:
-    """Set in the program, so that no file in a kit can say otherwise."""
-    CommConfigurator._configuration = {
-        "allow_adhoc_conns": False,
-        "internal": {"scheme": SCHEME, "resources": {}},
-        "streaming_window_size": WINDOW,
-        "streaming_max_out_seq_chunks": BACKLOG >> 20,
-    }
-    CommConfigurator._config_loaded = True
     communicator.driver_mgr.register(LocalSocketDriver)
 
 
-def _put_gate_before_cells(sites: frozenset[str]) -> None:
-    obeys = CoreCell.process_message
+def replacements(sites: frozenset[str]) -> list[Replacement]:
+    """Return everything that an engine's process changes in FLARE, and why."""
+    processors = ClientRequestProcessors
+    receive, look = _bounded_backlog()
+    return [
+        Replacement(CoreCell, "process_message", lambda own: _gated(own, sites), "every message passes the gate first"),
+        Replacement(aio_http_driver, "MAX_FRAME_SIZE", lambda own: LARGEST_FRAME, "FLARE takes frames of 2 GB"),
+        Replacement(socket_conn, "MAX_FRAME_SIZE", lambda own: LARGEST_FRAME, "FLARE takes frames of 2 GB"),
+        *TRANSPORT,
+        Replacement(ConnManager, "process_frame", receive, "who sends faster than is read is cut off"),
+        Replacement(ConnManager, "process_frame_task", look, "it counts what has been read"),
+        Replacement(fobs.Packer, "unpack", _plain, "FLARE's types can make the reader fetch something"),
+        Replacement(streaming_cell, "_is_server_job_cell", lambda own: lambda info: False, "one message ends no job"),
+        Replacement(FederatedServer, "process_job_failure", _forgiving, "one site's word ends no job"),
+        Replacement(ServerCommandRegister, "process_command", _reduced_commands, "the commands that semifl needs"),
+        Replacement(JobMetaValidator, "validate", _validated, "a packed job is judged before it is opened"),
+        Replacement(FedAdminAgent, "_dispatch_request", _reduced_orders, "the orders that semifl needs"),
+        Replacement(processors, "request_processors", _reduced_processors, "the orders that semifl needs"),
+    ]
+
+
+def _gated(obeys: Callable[..., Any], sites: frozenset[str]) -> Callable[..., None]:
     gates: dict[str, Gate] = {}  # one for each cell of the process
     told: dict[tuple[str, str], float] = {}
 
@@ -96,7 +115,7 @@ def _put_gate_before_cells(sites: frozenset[str]) -> None:
             what = f"{seen.word} {seen.stream}" if seen else "a message"
             log.warning("refused from %s: %.200s: %.200s", sender, what, reason)
 
-    CoreCell.process_message = process_message
+    return process_message
 
 
 def _read(endpoint: Any, connection: Any, message: Any) -> Message:
@@ -146,65 +165,66 @@ def _is_gathered(origin: str, number: int) -> bool:
     return task is not None and not task.completed and not task.failed
 
 
-def _bound_backlog() -> None:
-    """A peer that sends faster than this process reads is cut off; this machine's own jobs are made to wait."""
-    receives, looks = ConnManager.process_frame, ConnManager.process_frame_task
+def _bounded_backlog() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Cut off a peer that sends faster than this process reads; make this machine's own jobs wait."""
     waiting: dict[int, int] = {}
     room = threading.Condition()
 
-    def process_frame(self: ConnManager, sfm_conn: Any, frame: Any) -> None:
-        own = sfm_conn.conn.connector.params.get(DriverParams.SCHEME.value) == SCHEME
-        with room:
-            while own and waiting.get(id(sfm_conn), 0) > BACKLOG and not self.stopped:
-                room.wait(0.1)
-            if waiting.get(id(sfm_conn), 0) > BACKLOG:
-                log.warning("%s sends more than can be read: disconnected", sfm_conn.get_name())
-                sfm_conn.conn.close()
-                return
-            waiting[id(sfm_conn)] = waiting.get(id(sfm_conn), 0) + len(frame)
-        receives(self, sfm_conn, frame)
-
-    def process_frame_task(self: ConnManager, sfm_conn: Any, frame: Any) -> None:
-        try:
-            looks(self, sfm_conn, frame)
-        finally:
+    def receiving(receives: Callable[..., Any]) -> Callable[..., None]:
+        def process_frame(self: ConnManager, sfm_conn: Any, frame: Any) -> None:
+            own = sfm_conn.conn.connector.params.get(DriverParams.SCHEME.value) == SCHEME
             with room:
-                waiting[id(sfm_conn)] = waiting.get(id(sfm_conn), 0) - len(frame)
-                if waiting[id(sfm_conn)] <= 0:
-                    del waiting[id(sfm_conn)]
-                room.notify_all()
+                while own and waiting.get(id(sfm_conn), 0) > BACKLOG and not self.stopped:
+                    room.wait(0.1)
+                if waiting.get(id(sfm_conn), 0) > BACKLOG:
+                    log.warning("%s sends more than can be read: disconnected", sfm_conn.get_name())
+                    sfm_conn.conn.close()
+                    return
+                waiting[id(sfm_conn)] = waiting.get(id(sfm_conn), 0) + len(frame)
+            receives(self, sfm_conn, frame)
 
-    ConnManager.process_frame, ConnManager.process_frame_task = process_frame, process_frame_task
+        return process_frame
+
+    def looking(looks: Callable[..., Any]) -> Callable[..., None]:
+        def process_frame_task(self: ConnManager, sfm_conn: Any, frame: Any) -> None:
+            try:
+                looks(self, sfm_conn, frame)
+            finally:
+                with room:
+                    waiting[id(sfm_conn)] = waiting.get(id(sfm_conn), 0) - len(frame)
+                    if waiting[id(sfm_conn)] <= 0:
+                        del waiting[id(sfm_conn)]
+                    room.notify_all()
+
+        return process_frame_task
+
+    return receiving, looking
 
 
-def _read_plain_types_only() -> None:
+def _plain(unpack: Callable[..., Any]) -> Callable[..., Any]:
     """FLARE's own types can stand for data that the reader would then fetch from wherever the message says."""
-    unpack = fobs.Packer.unpack
 
     def plain(self: Any, given: Any) -> Any:
         if type(given) is dict and fobs.FOBS_TYPE in given and given[fobs.FOBS_TYPE] not in READABLE:
             raise ValueError(f"no message holds a {str(given[fobs.FOBS_TYPE])[:100]}")
         return unpack(self, given)
 
-    fobs.Packer.unpack = plain
+    return plain
 
 
-def _survive_bad_messages() -> None:
-    """FLARE ends a whole job for one site's unreadable message, or for one site's word that its part has failed."""
-    streaming_cell._is_server_job_cell = lambda info: False
-    reported = FederatedServer.process_job_failure
+def _forgiving(reported: Callable[..., Any]) -> Callable[..., Any]:
+    """FLARE ends a whole job for one site's word that its part has failed."""
 
     def process_job_failure(self: FederatedServer, request: Any) -> Any:
         if isinstance(request.payload, dict):
             request.payload = {**request.payload, JobFailureMsgKey.CODE: 0}
         return reported(self, request)
 
-    FederatedServer.process_job_failure = process_job_failure
+    return process_job_failure
 
 
-def _reduce_commands() -> None:
-    """At the hub the commands of operators, at a site the orders of the hub: those that semifl needs, and no others."""
-    processes, dispatches = ServerCommandRegister.process_command, FedAdminAgent._dispatch_request
+def _reduced_commands(processes: Callable[..., Any]) -> Callable[..., Any]:
+    """Take the commands of operators that semifl needs, and no others."""
 
     def process_command(self: ServerCommandRegister, conn: Any, command: Any) -> Any:
         words = command.split() if isinstance(command, str) else []
@@ -214,20 +234,42 @@ def _reduce_commands() -> None:
         log.warning("refused command of an operator: %.100s", name)
         return conn.append_error("not authorized: semifl does not use this command")
 
+    return process_command
+
+
+def _validated(judges: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse an operator's job that is larger than any of semifl's, before the hub opens it."""
+
+    def validate(self: JobMetaValidator, name: str, packed: Any) -> Any:
+        reason = refuse_packed(packed)
+        return (False, reason, {}) if reason else judges(self, name, packed)
+
+    return validate
+
+
+def _reduced_orders(dispatches: Callable[..., Any]) -> Callable[..., Any]:
+    """Take the orders of the hub that semifl needs, and of jobs those that are no larger than semifl's, two at once."""
+    starting = threading.Lock()
+
     def dispatch_request(self: FedAdminAgent, request: Any) -> Any:
         order = request.payload
         topic, job = getattr(order, "topic", None), order.get_header(RequestHeader.JOB_ID)
         peer = request.get_prop(MessagePropKey.ENDPOINT).name
         proper = topic in gate.ORDERS if peer == "server" else topic == gate.NOTICE
-        if proper and (job is None or (isinstance(job, str) and gate.JOB.fullmatch(job))):
-            return dispatches(self, request)
-        log.warning("refused from %s: order %.100s", peer, topic)
-        return new_cell_message({}, error_reply("not authorized: semifl does not use this command"))
+        proper = proper and (job is None or (isinstance(job, str) and bool(gate.JOB.fullmatch(job))))
+        reason = "" if proper else "not authorized: semifl does not use this command"
+        if proper and topic == gate.DEPLOY:  # FLARE would unpack it before it looks for a signature
+            reason = refuse_packed(order.body) if isinstance(order.body, bytes) else "a packed job must be bytes"
+        with starting if topic == gate.START else nullcontext():
+            if topic == gate.START and len({*self.app_ctx.get_all_job_ids()} - {job}) >= MOST_JOBS:
+                reason = reason or f"{MOST_JOBS} jobs are running here"
+            if not reason:
+                return dispatches(self, request)
+        log.warning("refused from %s: order %.100s: %s", peer, topic, reason)
+        return new_cell_message({}, error_reply(reason))
 
-    ServerCommandRegister.process_command = process_command
-    FedAdminAgent._dispatch_request = dispatch_request
-    ClientRequestProcessors.request_processors = [
-        each
-        for each in ClientRequestProcessors.request_processors
-        if set(each.get_topics()) <= gate.ORDERS | {gate.NOTICE}
-    ]
+    return dispatch_request
+
+
+def _reduced_processors(own: list[Any]) -> list[Any]:
+    return [each for each in own if set(each.get_topics()) <= gate.ORDERS | {gate.NOTICE}]

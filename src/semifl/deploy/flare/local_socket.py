@@ -20,6 +20,7 @@ from nvflare.fuel.f3.drivers.socket_conn import SocketConnection
 
 SCHEME = "semifl-local"
 LONGEST_PATH = 100  # bytes; Linux allows 107
+SHORT = tempfile.gettempdir()  # As it is before the engine takes a temporary folder of its own, whose path may be long.
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -96,4 +97,4 @@ def socket_path() -> str:
     path = Path.cwd() / "jobs.socket"
     if len(os.fsencode(path)) <= LONGEST_PATH:
         return str(path)
-    return str(Path(tempfile.mkdtemp(prefix="semifl-")) / "jobs.socket")
+    return str(Path(tempfile.mkdtemp(prefix="semifl-", dir=SHORT)) / "jobs.socket")

@@ -22,6 +22,7 @@ from typing import Any
 
 from semifl import __version__
 from semifl.deploy import sealing
+from semifl.deploy.flare.replacements import refuse_other_version
 from semifl.deploy.kit import OPEN_AGAIN, PASSPHRASE, SUFFIX, Kit
 from semifl.deploy.project import HERE, Project
 from semifl.errors import UserError
@@ -146,9 +147,10 @@ class Authority:
 
 
 def need_flare(verb: str) -> None:
-    """One sentence instead of an ImportError."""
+    """Refuse in one sentence to go on without FLARE, or with a version of it that the gate is not made for."""
     if importlib.util.find_spec("nvflare") is None:
         raise UserError(f"'semifl deploy {verb}' needs the flare extra: pip install 'semifl[flare]'")
+    refuse_other_version()
 
 
 def make_kits(authority: Authority, names: Sequence[str], out: Path) -> list[Made]:
@@ -424,7 +426,7 @@ def _logging() -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"()": "nvflare.fuel.utils.log_utils.BaseFormatter", "fmt": line}},
+        "formatters": {"line": {"()": "semifl.deploy.flare.logs.PlainFormatter", "fmt": line}},
         "handlers": {
             "logFileHandler": {**file, "level": "INFO", "filename": "log.txt"},
             "errorFileHandler": {**file, "level": "ERROR", "filename": "error_log.txt", "delay": True},
