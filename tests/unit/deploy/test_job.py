@@ -115,6 +115,7 @@ def test_semifls_own_jobs_pass(tmp_path: Path) -> None:
         (packed({"a.json": b"{}"})[:-30], "cannot be read"),
         (b"", "cannot be read"),
     ],
+    ids=["many", "large member", "large in all", "another compression", "cut off", "empty"],  # a zip holds the time
 )
 def test_a_job_that_is_no_job_of_ours_is_refused(content: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "job.zip").write_bytes(content)
