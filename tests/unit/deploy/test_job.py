@@ -29,7 +29,7 @@ BOMBS = [(SIGNATURE, 1500), ("extra.bin", 1500), ("config/other.bin", 3000), (SI
 
 # A site's engine and a hub's, as they are when a message has been let through the gate.
 JUDGE = """
-import json, resource, sys
+import json, sys
 from types import SimpleNamespace
 from pathlib import Path
 from nvflare.private.admin_defs import Message
@@ -39,18 +39,19 @@ from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 from nvflare.fuel.f3.cellnet.defs import MessagePropKey
 from nvflare.fuel.f3.message import Message as CellMessage
 from semifl.deploy.flare.hardening import harden
+def peak():  # in kB; resource.getrusage would count the process that began this one
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
 harden(("clinic-a",))
 site = object.__new__(FedAdminAgent)
 site.auditor, site.processors, site.app_ctx = None, {"train.deploy": DeployProcessor()}, None
-before, said = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []
+before, said = peak(), []
 for path in sys.argv[1:]:
     order = Message("train.deploy", Path(path).read_bytes())
     request = CellMessage({}, order)
     request.set_prop(MessagePropKey.ENDPOINT, SimpleNamespace(name="server"))
     said.append(site._dispatch_request(request).payload.body)
     said.append(JobMetaValidator().validate("job", path)[1])
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"said": said, "peak": peak // 1024, "more": (peak - before) // 1024}))
+print(json.dumps({"said": said, "peak": peak() // 1024, "more": (peak() - before) // 1024}))
 """
 
 
@@ -78,6 +79,7 @@ def packed(members: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -
     return stream.getvalue()
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="measures memory as Linux tells it")
 def test_the_bombs_of_the_review_cost_the_engines_of_site_and_hub_next_to_nothing(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.zip" for number in range(len(BOMBS) + 1)]
     for path, content in zip(files, [*(bomb(*each) for each in BOMBS), bomb(SIGNATURE, 400)], strict=True):
