@@ -127,19 +127,17 @@ class LabeledServer(Recipe):
     server_batch: Count = 10  # pictures per step at the server
     strong_view: Kind = "fixmatch"  # FixMatch's own, or the released SemiFL program's
 
-    def server_fit(
-        self,
-        t: Round,
-        W: Weights,
-        server: Server,
-        memory: Memory | None = None,
-        steps: int = 0,
-        before_step: BeforeStep | None = None,
-    ) -> Fitted:
+    @property
+    def before_server_step(self) -> BeforeStep | None:
+        """What is done to the server's gradient before each step."""
+        return None
+
+    def server_fit(self, t: Round, W: Weights, server: Server, memory: Memory | None = None, steps: int = 0) -> Fitted:
         """Train on the server's labels for its epochs, or for a number of `steps`."""
         batches = islice(self.server_batches(server, steps or self.server_epochs), steps or None)
         loss = self.labeled_loss(server.labels, server.facts.classes)
-        return server.fit(Fit(W, batches, loss, self.local_sgd(t), server.seed.under("fit"), memory, before_step))
+        seed, before_step = server.seed.under("fit"), self.before_server_step
+        return server.fit(Fit(W, batches, loss, self.local_sgd(t), seed, memory, before_step))
 
     def server_batches(self, server: Server, epochs: int) -> Iterator[LabeledBatch]:
         """An epoch has one batch at least."""
@@ -212,19 +210,17 @@ class LocalNorm(Recipe):
         """Return the part of a model that travels: all, or all but the norms that stay with each client."""
         return local_norm.shared(model.weights, model.stats) if self.local_norm else model.weights
 
-    def client_fit(
-        self,
-        client: Client,
-        model: Snapshot,
-        t: Round,
-        batches: Iterator[Any],
-        loss: Loss,
-        before_step: BeforeStep | None = None,
-    ) -> Fitted:
+    @property
+    def before_client_step(self) -> BeforeStep | None:
+        """What is done to a client's gradient before each step."""
+        return None
+
+    def client_fit(self, client: Client, model: Snapshot, t: Round, batches: Iterator[Any], loss: Loss) -> Fitted:
         """Train a client on `batches`, from its own norms and momentum where it keeps them."""
         memory = client.memory if self.keeps_momentum else None
         start = local_norm.restored(model.weights, client.memory) if self.local_norm else model.weights
-        return client.fit(Fit(start, batches, loss, self.client_sgd(t), client.seed.under("fit"), memory, before_step))
+        seed, before_step = client.seed.under("fit"), self.before_client_step
+        return client.fit(Fit(start, batches, loss, self.client_sgd(t), seed, memory, before_step))
 
     def update(self, model: Snapshot, fitted: Fitted, examples: int) -> Update:
         """Return what a client gives, with what it keeps: its norms and its momentum, where it keeps them.

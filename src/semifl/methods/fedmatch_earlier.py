@@ -7,18 +7,17 @@ the clients the second half; the next model has the server's first half and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
-from semifl.federation.world import Client, Cohort, Round, Server
+from semifl.federation.world import Cohort
 from semifl.fields import NotNegative
 from semifl.learning.network import Network
-from semifl.learning.training import BeforeStep, Fitted, Loss, Memory
-from semifl.learning.weights import Snapshot, Weights
+from semifl.learning.training import BeforeStep
+from semifl.learning.weights import Weights
 from semifl.methods.semifl_ablated import SemiFLAblated
 
 
@@ -38,28 +37,13 @@ class FedMatchEarlier(SemiFLAblated):
             return W_s
         return {name: torch.cat([W[: half(W)], W_u[name][half(W) :]]) for name, W in W_s.items()}
 
-    def server_fit(
-        self,
-        t: Round,
-        W: Weights,
-        server: Server,
-        memory: Memory | None = None,
-        steps: int = 0,
-        before_step: BeforeStep | None = None,
-    ) -> Fitted:
-        return super().server_fit(t, W, server, memory, steps, partial(zero_gradient, part="second half"))
+    @property
+    def before_server_step(self) -> BeforeStep:
+        return partial(zero_gradient, part="second half")
 
-    def client_fit(
-        self,
-        client: Client,
-        model: Snapshot,
-        t: Round,
-        batches: Iterator[Any],
-        loss: Loss,
-        before_step: BeforeStep | None = None,
-    ) -> Fitted:
-        step = partial(zero_gradient, part="first half")
-        return super().client_fit(client, model, t, batches, loss, step)
+    @property
+    def before_client_step(self) -> BeforeStep:
+        return partial(zero_gradient, part="first half")
 
 
 def zero_gradient(network: Network, part: Literal["first half", "second half"]) -> None:

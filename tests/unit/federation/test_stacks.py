@@ -55,10 +55,10 @@ class Unlucky(SemiFL):
             return None
         return super().client_update(client, model, t)
 
-    def client_fit(self, client, model, t, batches, loss, buffers=False):
+    def client_fit(self, client, model, t, batches, loss):
         if client.seed == t.seed.under("client", 1):
             batches = chain(islice(batches, 2), failing())
-        return super().client_fit(client, model, t, batches, loss, buffers)
+        return super().client_fit(client, model, t, batches, loss)
 
 
 def failing():
