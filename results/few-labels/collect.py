@@ -11,10 +11,9 @@ import csv
 import sys
 from math import isnan
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
-from scipy.stats import t
+from tables import gain
 
 from semifl.parsing import from_toml
 from semifl.records.directory import RunDirectory
@@ -66,11 +65,6 @@ def overtakes(mine: Row, others: list[Row], slower: str) -> int | None:
     return next((index for index, value in enumerate(mine["rounds"], 1) if value >= rival["accuracy"]), None)
 
 
-def interval(values: list[float]) -> str:
-    half = t.ppf(0.975, len(values) - 1) * stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{mean(values):+.1f} [{mean(values) - half:+.1f}, {mean(values) + half:+.1f}], n = {len(values)}"
-
-
 def main() -> None:
     rows, slower = rows_of(Path(sys.argv[1])), sys.argv[2]
     names = ["method", "labels", "partition", "seed", "accuracy", "labels_only", f"as {slower} in round"]
@@ -81,7 +75,8 @@ def main() -> None:
     for cell in dict.fromkeys((each["method"], each["labels"], each["partition"]) for each in rows):
         here = [r for r in rows if (r["method"], r["labels"], r["partition"]) == cell and not isnan(r["labels_only"])]
         if here:  # some tables have no labels only
-            print(*cell, interval([r["accuracy"] - r["labels_only"] for r in here]), file=sys.stderr)
+            gains = {str(r["seed"]): r["accuracy"] - r["labels_only"] for r in here}
+            print(*cell, f"{gain(gains)}, n = {len(gains)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Accuracy is a mean over seeds with the sample deviation; differences are paired 
 from __future__ import annotations
 
 import csv
-from math import isnan
+from math import isnan, nan
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -50,6 +50,8 @@ def order(partition: str) -> int:
 
 
 def half_width(values: list[float]) -> float:
+    if len(values) < 2:
+        return nan
     return float(t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
 
 
